@@ -45,7 +45,7 @@ const sized = (overrides: readonly string[], tensorNames: readonly string[]) => 
   return sizeUp({
     of: 'x',
     models: {
-      header: () => Promise.resolve({ version: 3, metadata, arrayLengths: new Map(), tensors, bytesRead: 0 } as never),
+      header: () => Promise.resolve({ metadata, tensors } as never),
     },
     model: { path: '/m.gguf', sizeBytes: 100 },
     status: { phase: '' },

@@ -135,7 +135,7 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
     expect(files).toEqual(
       expect.arrayContaining([
         '/out/main/main.js',
-        '/out/main/workers/header-worker.cjs',
+        '/out/main/workers/safetensors-header-worker.cjs',
         '/out/main/preload.cjs',
         '/out/renderer/index.html',
       ]),

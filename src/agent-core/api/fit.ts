@@ -268,11 +268,7 @@ export interface SizedLook extends Omit<ModelLook, 'header' | 'shards' | 'mmproj
 export const sizedLook = ({ header, shards, mmproj, ...rest }: ModelLook): SizedLook => ({
   ...rest,
   header: merged(header),
-  shards: shards.map(({ tensors }) => ({
-    metadata: new Map(),
-    arrayLengths: new Map(),
-    tensors: mergedTensors(tensors),
-  })),
+  shards: shards.map(({ tensors }) => ({ metadata: new Map(), tensors: mergedTensors(tensors) })),
   ...(mmproj && { mmproj: { ...mmproj, header: merged(mmproj.header) } }),
   parameters: [header, ...shards].reduce((sum, { tensors }) => sum + parametersOf(tensors), 0),
 })

@@ -4,7 +4,7 @@ import { messageOf } from '../util/message-of.ts'
 import { isOfOwnServer, isOpenTo } from './store/records.ts'
 import { ModelError, type ModelChoice } from './errors.ts'
 import { GgufError, type GgufHeader } from './gguf/gguf.ts'
-import { maxHeaderBytes } from './gguf/sections.ts'
+import { maxHeaderBytes } from './gguf/header.ts'
 import { type Allows, type ModelRoots, resolveLocal } from './local.ts'
 import type { ModelRequest } from './model-request.ts'
 import type { Remote, RemoteRequest } from './remote.ts'
@@ -69,7 +69,6 @@ async function headersOf<File>(
     bytes += shard.dataOffset
     if (tensors > maxTensors || bytes > maxHeaderBytes) {
       throw new GgufError(
-        'TooLarge',
         `The ${rest.length + 1} files claim more than ${maxTensors} tensors or ${maxHeaderBytes / 1024 ** 2} MiB of GGUF headers together, which no model has: name another one.`,
       )
     }
@@ -89,7 +88,7 @@ async function sizeOf(file: string): Promise<number> {
   try {
     return (await stat(file)).size
   } catch (error) {
-    throw new GgufError('Unreadable', `${file} cannot be read (${messageOf(error)}): check the volume it is on.`, {
+    throw new GgufError(`${file} cannot be read (${messageOf(error)}): check the volume it is on.`, {
       cause: error,
     })
   }

@@ -16,7 +16,7 @@ export function headerWith(
         value,
       ]),
     ]),
-    arrayLengths: new Map([['tokenizer.ggml.tokens', 1000]]),
+    vocabulary: 1000,
     tensors: Object.entries(tensors).map(([name, bytes]) => ({ name, dimensions: [bytes], bytes })),
   }
 }

@@ -117,8 +117,8 @@ type Scalar = number | string | boolean
 /** What a reader of a GGUF file's header gives. */
 export interface ModelHeader {
   readonly metadata: ReadonlyMap<string, Scalar | readonly Scalar[]>
-  /** Lengths of arrays whose values are not kept. */
-  readonly arrayLengths: ReadonlyMap<string, number>
+  /** How many tokens its tokenizer knows. */
+  readonly vocabulary?: number | undefined
   readonly tensors: readonly HeaderTensor[]
 }
 
@@ -374,11 +374,8 @@ class Keys {
   }
 
   vocabulary(): number {
-    const tokens = this.#header.metadata.get('tokenizer.ggml.tokens')
-    const listed =
-      this.#header.arrayLengths.get('tokenizer.ggml.tokens') ?? (typeof tokens === 'object' ? tokens.length : undefined)
     const embedded = this.#header.tensors.find(({ name }) => name === 'token_embd.weight')?.dimensions[1]
-    return listed ?? embedded ?? this.number('vocab_size') ?? 0
+    return this.#header.vocabulary ?? embedded ?? this.number('vocab_size') ?? 0
   }
 }
 

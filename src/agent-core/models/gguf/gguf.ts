@@ -1,6 +1,4 @@
-/** Integers beyond ±2^53 are their decimal digits. */
-export type GgufScalar = number | string | boolean
-export type GgufValue = GgufScalar | readonly GgufScalar[]
+export type GgufValue = number | string | boolean | readonly (number | boolean)[]
 
 export interface GgufTensor {
   readonly name: string
@@ -21,28 +19,16 @@ export interface GgufFields {
 }
 
 export interface GgufHeader extends GgufFields {
-  /** 2 or 3. */
-  readonly version: number
-  /** Everything but the tokenizer's arrays, arrays of more than 4,096 items and texts of more than 1 MiB. */
+  /** Without the tokenizer's lists, lists of texts or of more than 512 items, and texts of more than 1 KiB. */
   readonly metadata: ReadonlyMap<string, GgufValue>
-  /** How many items (bytes of a text) those have that `metadata` leaves out. */
-  readonly arrayLengths: ReadonlyMap<string, number>
+  /** How many tokens its tokenizer knows; undefined where it has none. */
+  readonly vocabulary: number | undefined
   readonly tensors: readonly GgufTensor[]
   /** Where the tensors' data begins. */
   readonly dataOffset: number
-  /** From the file or the network for this. */
-  readonly bytesRead: number
 }
-
-export type GgufErrorReason = 'NotGguf' | 'Html' | 'Truncated' | 'Malformed' | 'TooLarge' | 'Unreadable'
 
 /** Why a header cannot be had; `message` is one sentence for people that names the file. */
 export class GgufError extends Error {
-  readonly reason: GgufErrorReason
-
-  constructor(reason: GgufErrorReason, message: string, options?: ErrorOptions) {
-    super(message, options)
-    this.name = 'GgufError'
-    this.reason = reason
-  }
+  override readonly name = 'GgufError'
 }

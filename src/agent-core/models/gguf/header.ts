@@ -1,166 +1,304 @@
-import { open } from 'node:fs/promises'
-import { Turns } from '../../util/turns.ts'
-import { contentKindOf, kindLength, notGgufSentence } from '../content-kind.ts'
+import { contentKindOf, notGgufSentence } from '../content-kind.ts'
 import { GgufError, type GgufFields, type GgufHeader, type GgufTensor, type GgufValue } from './gguf.ts'
-import { Cursor, readMetadata, readTensors, type Reading } from './sections.ts'
+import { fileTypes, tensorTypes } from './types.ts'
 
-/** Sources count what they hand out. */
-export type ParsedHeader = Omit<GgufHeader, 'bytesRead'>
+/** Real ones stay below 20 MiB (262,144 tokens with 500,000 merges: 19 MiB). */
+export const maxHeaderBytes = 64 * 1024 ** 2
+/** Enough for a header without a vocabulary. */
+const firstBytes = 1024 ** 2
+/** Real ones stay below 100. */
+const maxKeys = 1_024
+/** A mixture of experts that was never merged has some 50,000. */
+const maxTensors = 131_072
+/** Of a key or a tensor; llama.cpp takes 63 of a tensor. */
+const maxNameBytes = 256
+/** GGML_MAX_DIMS */
+const maxDimensions = 4
+/** The lengths of name and dimensions, type and offset of the smallest tensor. */
+const minTensorBytes = 24
+const maxNesting = 4
+/** The longest text that is kept: names and addresses are shorter, chat templates and licences nobody asks for. */
+const maxTextBytes = 1_024
+/** The longest list that is kept: lists by layer are shorter. */
+const maxItems = 512
 
-/** `fileBytes`: where known, every length is held against it. Throws GgufError with `name` in its sentence. */
-export function* parseHeader(name: string, fileBytes: number | undefined): Reading<ParsedHeader> {
-  const cursor = new Cursor(name, fileBytes)
-  yield* expectMagic(name, cursor)
-  yield* cursor.need(24)
+/** A file from its start. */
+export interface HeaderSource {
+  readonly name: string
+  /** The whole file; every length is held against it where it is known. */
+  readonly fileBytes: number | undefined
+  /** At least so many bytes from the file's start, fewer only where it ends before. */
+  read(bytes: number): Promise<Buffer>
+}
+
+/** Throws GgufError with the source's name, and what `read` throws. */
+export async function readHeader(source: HeaderSource): Promise<GgufHeader> {
+  for (let wanted = firstBytes; ;) {
+    const bytes = await source.read(wanted)
+    try {
+      return parse(new Cursor(source, bytes))
+    } catch (error) {
+      if (!(error instanceof Beyond)) throw error
+      if (bytes.length < wanted) throw endsEarly(source.name, bytes.length)
+      wanted = Math.max(error.bytes, Math.ceil(wanted * 1.5))
+    }
+  }
+}
+
+/** More of the file is needed than was read. */
+class Beyond extends Error {
+  readonly bytes: number
+
+  constructor(bytes: number) {
+    super()
+    this.bytes = bytes
+  }
+}
+
+const endsEarly = (name: string, bytes: number): GgufError =>
+  new GgufError(`${name} ends after ${bytes} bytes, in the middle of its GGUF header: fetch it again.`)
+
+/**
+ * A place in a header that only moves on. Never trusts a length: what would lead past the file's end or past
+ * `maxHeaderBytes` throws before anything is read or allocated for it.
+ */
+class Cursor {
+  readonly name: string
+  readonly fileBytes: number | undefined
+  readonly bytes: Buffer
+  /** Reads an integer ten times faster than the buffer's methods. */
+  readonly #view: DataView
+  position = 0
+
+  constructor({ name, fileBytes }: HeaderSource, bytes: Buffer) {
+    this.name = name
+    this.fileBytes = fileBytes
+    this.bytes = bytes
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
+  }
+
+  malformed(what: string): GgufError {
+    return new GgufError(`${this.name} is a damaged GGUF file: ${what} (at byte ${this.position}); fetch it again.`)
+  }
+
+  /** Throws unless so many bytes more are here. */
+  need(bytes: number): void {
+    const end = this.position + bytes
+    if (end <= this.bytes.length && end <= maxHeaderBytes) return
+    if (end > maxHeaderBytes) {
+      throw new GgufError(
+        `${this.name} claims a GGUF header of more than ${maxHeaderBytes / 1024 ** 2} MiB at byte ${this.position}, which no model has: the file is damaged, fetch it again.`,
+      )
+    }
+    if (this.fileBytes !== undefined && end > this.fileBytes) throw endsEarly(this.name, this.fileBytes)
+    throw new Beyond(end)
+  }
+
+  /** Moves over so many bytes and answers where they begin. */
+  take(bytes: number): number {
+    this.need(bytes)
+    this.position += bytes
+    return this.position - bytes
+  }
+
+  uint32(): number {
+    return this.#view.getUint32(this.take(4), true)
+  }
+
+  /** A uint64 that says how many or how long. Throws where that cannot be counted. */
+  count(what: string): number {
+    const at = this.take(8)
+    const high = this.#view.getUint32(at + 4, true)
+    if (high > 0xffff) throw this.malformed(`the length of ${what} is impossibly large`)
+    return this.#view.getUint32(at, true) + high * 2 ** 32
+  }
+
+  text(bytes: number): string {
+    const at = this.take(bytes)
+    return this.bytes.toString('utf8', at, at + bytes)
+  }
+
+  /** A text that is short in every real file. */
+  shortText(what: string): string {
+    const length = this.count(what)
+    if (length > maxNameBytes) throw this.malformed(`${what} claims to be ${length} bytes long`)
+    return this.text(length)
+  }
+}
+
+function parse(cursor: Cursor): GgufHeader {
+  const kind = contentKindOf(cursor.bytes)
+  if (kind !== 'gguf') throw new GgufError(notGgufSentence(cursor.name, kind))
   cursor.take(4)
-  const version = expectVersion(name, cursor.takeUint32())
-  const tensorCount = cursor.takeCount('the list of tensors')
-  const keyCount = cursor.takeCount('the list of keys')
-  const { metadata, arrayLengths } = yield* readMetadata(cursor, keyCount)
-  const { tensors, dataOffset, endOffset } = yield* readTensors(cursor, tensorCount, {
-    alignment: metadata.get('general.alignment') ?? 32,
-    fileBytes,
-  })
-  if (fileBytes !== undefined && endOffset > fileBytes) {
-    throw new GgufError(
-      'Truncated',
-      `${name} is cut short: it has ${fileBytes} bytes of the ${endOffset} that its GGUF header describes; fetch it again.`,
-    )
-  }
-  return { version, ...fieldsOf(metadata, tensors), metadata, arrayLengths, tensors, dataOffset }
+  expectVersion(cursor.name, cursor.uint32())
+  const tensorCount = cursor.count('the list of tensors')
+  const { metadata, vocabulary } = readMetadata(cursor, cursor.count('the list of keys'))
+  const { tensors, dataOffset } = readTensors(cursor, tensorCount, metadata.get('general.alignment') ?? 32)
+  return { ...fieldsOf(metadata, tensors), metadata, vocabulary, tensors, dataOffset }
 }
 
-/** What is no GGUF file is named as what it is. */
-function* expectMagic(name: string, cursor: Cursor): Reading<void> {
-  yield* cursor.fill(kindLength)
-  const kind = contentKindOf(cursor.ahead)
-  if (kind === 'gguf') return
+function expectVersion(name: string, version: number): void {
+  if (version === 2 || version === 3) return
   throw new GgufError(
-    kind === 'html' ? 'Html' : kind === 'empty' ? 'Truncated' : 'NotGguf',
-    notGgufSentence(name, kind),
+    (version & 0xffff) === 0 && version !== 0
+      ? `${name} is a big-endian GGUF file, which this machine cannot run: get the little-endian one.`
+      : version === 1
+        ? `${name} is a GGUF file of version 1, which llama.cpp no longer loads: get it in version 3.`
+        : `${name} is a GGUF file of version ${version}, but only 2 and 3 are known here: fetch it again, or update the agent if the file is new.`,
   )
 }
 
-function expectVersion(name: string, version: number): number {
-  if (version === 2 || version === 3) return version
-  if ((version & 0xffff) === 0 && version !== 0) {
-    throw new GgufError(
-      'Malformed',
-      `${name} is a big-endian GGUF file, which this machine cannot run: get the little-endian one.`,
-    )
+function readMetadata(cursor: Cursor, count: number): Pick<GgufHeader, 'metadata' | 'vocabulary'> {
+  if (count > maxKeys) throw cursor.malformed(`it claims ${count} keys`)
+  const metadata = new Map<string, GgufValue>()
+  let vocabulary: number | undefined
+  for (let index = 0; index < count; index += 1) {
+    const key = cursor.shortText('a key')
+    const type = cursor.uint32()
+    if (type === arrayType) {
+      const { length, items } = readArray(cursor)
+      if (items) metadata.set(key, items)
+      if (key === 'tokenizer.ggml.tokens') vocabulary = length
+    } else {
+      const value = type === textType ? readText(cursor) : readNumber(cursor, numberType(cursor, type))
+      if (value !== undefined) metadata.set(key, value)
+    }
   }
-  throw new GgufError(
-    'Malformed',
-    version === 1
-      ? `${name} is a GGUF file of version 1, which llama.cpp no longer loads: get it in version 3.`
-      : `${name} is a GGUF file of version ${version}, but only 2 and 3 are known here: fetch it again, or update the agent if the file is new.`,
-  )
+  return { metadata, vocabulary }
 }
 
-/** Large enough that a large vocabulary costs few system calls, small enough that a small header costs little, and no turn is long. */
-const windowBytes = 256 * 1024
+const textType = 8
+const arrayType = 9
 
-/** Undefined where it takes more than `maxBytes` to read. Throws GgufError, and what the system answers. */
-export async function headerOfFile(
-  path: string,
-  { maxBytes = Infinity, signal }: { maxBytes?: number; signal?: AbortSignal | undefined } = {},
-): Promise<GgufHeader | undefined> {
-  await using file = await open(path, 'r')
-  const { size } = await file.stat()
-  const parser = parseHeader(path, size)
-  const turns = new Turns()
-  let bytesRead = 0
-  let step = parser.next()
-  while (step.done !== true) {
-    const { position, bytes } = step.value
-    if (bytesRead + bytes > maxBytes) return undefined
-    const window = Buffer.allocUnsafe(Math.max(bytes, Math.min(windowBytes, size - position)))
-    const { bytesRead: length } = await file.read(window, 0, window.length, position)
-    signal?.throwIfAborted()
-    await turns.pass()
-    bytesRead += length
-    step = parser.next(window.subarray(0, length))
+interface NumberType {
+  readonly bytes: number
+  readonly read: (from: Buffer, at: number) => number | boolean
+}
+
+/** `enum gguf_type`, but for texts and arrays. */
+const numberTypes: Readonly<Record<number, NumberType>> = {
+  0: { bytes: 1, read: (from, at) => from.readUInt8(at) },
+  1: { bytes: 1, read: (from, at) => from.readInt8(at) },
+  2: { bytes: 2, read: (from, at) => from.readUInt16LE(at) },
+  3: { bytes: 2, read: (from, at) => from.readInt16LE(at) },
+  4: { bytes: 4, read: (from, at) => from.readUInt32LE(at) },
+  5: { bytes: 4, read: (from, at) => from.readInt32LE(at) },
+  6: { bytes: 4, read: (from, at) => from.readFloatLE(at) },
+  7: { bytes: 1, read: (from, at) => from.readUInt8(at) !== 0 },
+  10: { bytes: 8, read: (from, at) => Number(from.readBigUInt64LE(at)) },
+  11: { bytes: 8, read: (from, at) => Number(from.readBigInt64LE(at)) },
+  12: { bytes: 8, read: (from, at) => from.readDoubleLE(at) },
+}
+
+function numberType(cursor: Cursor, type: number): NumberType {
+  const known = numberTypes[type]
+  if (known === undefined) throw cursor.malformed(`a value has the type ${type}, which does not exist`)
+  return known
+}
+
+const readNumber = (cursor: Cursor, { bytes, read }: NumberType): number | boolean =>
+  read(cursor.bytes, cursor.take(bytes))
+
+/** Undefined where it is too long to keep. */
+function readText(cursor: Cursor): string | undefined {
+  const length = cursor.count('a text')
+  if (length <= maxTextBytes) return cursor.text(length)
+  cursor.take(length)
+  return undefined
+}
+
+/** `items`: absent where they are not kept. */
+function readArray(cursor: Cursor, depth = 1): { length: number; items?: readonly (number | boolean)[] } {
+  const type = cursor.uint32()
+  const length = cursor.count('an array')
+  if (type === textType) {
+    cursor.need(length * 8)
+    for (let index = 0; index < length; index += 1) cursor.take(cursor.count('a text'))
+  } else if (type === arrayType) {
+    if (depth >= maxNesting) throw cursor.malformed(`arrays are nested more than ${maxNesting} deep`)
+    cursor.need(length * 12)
+    for (let index = 0; index < length; index += 1) readArray(cursor, depth + 1)
+  } else {
+    const item = numberType(cursor, type)
+    cursor.need(length * item.bytes)
+    if (length <= maxItems && depth === 1) {
+      return { length, items: Array.from({ length }, () => readNumber(cursor, item)) }
+    }
+    cursor.take(length * item.bytes)
   }
-  return { ...step.value, bytesRead }
+  return { length }
+}
+
+interface Entry extends Omit<GgufTensor, 'bytes'> {
+  /** Undefined for a type that is not known here. */
+  readonly bytes: number | undefined
+  /** From the start of the data. */
+  readonly offset: number
+}
+
+function readTensors(cursor: Cursor, count: number, alignment: GgufValue): Pick<GgufHeader, 'tensors' | 'dataOffset'> {
+  if (count > maxTensors) throw cursor.malformed(`it claims ${count} tensors`)
+  if (!isPowerOfTwo(alignment)) throw cursor.malformed('general.alignment is not a power of two')
+  cursor.need(count * minTensorBytes)
+  const entries = Array.from({ length: count }, () => readEntry(cursor))
+  const dataOffset = count === 0 ? cursor.position : Math.ceil(cursor.position / alignment) * alignment
+  const gapAt = gapsBetween(entries, (cursor.fileBytes ?? dataOffset) - dataOffset)
+  const tensors = entries.map(({ offset, bytes = gapAt(offset), ...rest }) => ({ ...rest, bytes }))
+  const endOffset = entries.reduce(
+    (end, { offset, bytes = 0 }) => Math.max(end, dataOffset + offset + bytes),
+    dataOffset,
+  )
+  if (endOffset > (cursor.fileBytes ?? Infinity)) {
+    throw new GgufError(
+      `${cursor.name} is cut short: it has ${cursor.fileBytes} bytes of the ${endOffset} that its GGUF header describes; fetch it again.`,
+    )
+  }
+  return { tensors, dataOffset }
+}
+
+const isPowerOfTwo = (value: GgufValue): value is number =>
+  typeof value === 'number' && value >= 1 && value <= 2 ** 31 && Number.isInteger(Math.log2(value))
+
+function readEntry(cursor: Cursor): Entry {
+  const name = cursor.shortText("a tensor's name")
+  const count = cursor.uint32()
+  if (count > maxDimensions) throw cursor.malformed(`a tensor claims ${count} dimensions`)
+  const dimensions = Array.from({ length: count }, () => cursor.count('a tensor'))
+  const type = cursor.uint32()
+  const offset = cursor.count('a tensor')
+  const known = tensorTypes[type]
+  if (known === undefined) return { name, dimensions, type: `type ${type}`, bytes: undefined, offset }
+  const [typeName, blockValues, blockBytes] = known
+  const bytes = dimensions.reduce((product, dimension) => product * dimension, 1 / blockValues) * blockBytes
+  if (!Number.isSafeInteger(bytes)) {
+    throw cursor.malformed(`a tensor of type ${typeName} is ${dimensions.join(' × ')} values`)
+  }
+  return { name, dimensions, type: typeName, bytes, offset }
+}
+
+/** From a tensor's offset to the next one, or to the data's end: the most that a tensor of an unknown type can have. */
+function gapsBetween(entries: readonly Entry[], dataBytes: number): (offset: number) => number {
+  const starts = entries.map(({ offset }) => offset).toSorted((a, b) => a - b)
+  const next = new Map(starts.map((offset, index) => [offset, starts[index + 1] ?? dataBytes]))
+  return (offset) => Math.max(0, (next.get(offset) ?? offset) - offset)
 }
 
 function fieldsOf(metadata: ReadonlyMap<string, GgufValue>, tensors: readonly GgufTensor[]): GgufFields {
-  const architecture = textOf(metadata.get('general.architecture')) ?? ''
-  const own = (key: string) => metadata.get(`${architecture}.${key}`)
+  const [name, fileType] = [metadata.get('general.architecture'), metadata.get('general.file_type')]
+  const architecture = typeof name === 'string' ? name : ''
+  const context = metadata.get(`${architecture}.context_length`)
+  const quantization = (typeof fileType === 'number' && fileTypes[fileType % guessed]) || dominantType(tensors)
   return {
     architecture,
-    ...present({
-      quantization: quantizationOf(metadata.get('general.file_type'), tensors),
-      contextLength: countOf(own('context_length')),
-    }),
+    ...(quantization !== undefined && { quantization }),
+    ...(typeof context === 'number' && Number.isSafeInteger(context) && context >= 0 && { contextLength: context }),
   }
 }
 
-const textOf = (value: GgufValue | undefined): string | undefined =>
-  typeof value === 'string' && value !== '' ? value : undefined
-
-const countOf = (value: GgufValue | undefined): number | undefined => (isCount(value) ? value : undefined)
-
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
-
-type Present<T> = { [K in keyof T]?: Exclude<T[K], undefined> }
-
-/** Without the properties that are undefined. */
-function present<T extends object>(fields: T): Present<T> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Present<T> // only fewer
-}
-
-/** `enum llama_ftype` of llama.cpp's llama.h, spelled as in file names. */
-const fileTypes: Readonly<Record<number, string>> = {
-  0: 'F32',
-  1: 'F16',
-  2: 'Q4_0',
-  3: 'Q4_1',
-  7: 'Q8_0',
-  8: 'Q5_0',
-  9: 'Q5_1',
-  10: 'Q2_K',
-  11: 'Q3_K_S',
-  12: 'Q3_K_M',
-  13: 'Q3_K_L',
-  14: 'Q4_K_S',
-  15: 'Q4_K_M',
-  16: 'Q5_K_S',
-  17: 'Q5_K_M',
-  18: 'Q6_K',
-  19: 'IQ2_XXS',
-  20: 'IQ2_XS',
-  21: 'Q2_K_S',
-  22: 'IQ3_XS',
-  23: 'IQ3_XXS',
-  24: 'IQ1_S',
-  25: 'IQ4_NL',
-  26: 'IQ3_S',
-  27: 'IQ3_M',
-  28: 'IQ2_S',
-  29: 'IQ2_M',
-  30: 'IQ4_XS',
-  31: 'IQ1_M',
-  32: 'BF16',
-  33: 'Q4_0_4_4',
-  34: 'Q4_0_4_8',
-  35: 'Q4_0_8_8',
-  36: 'TQ1_0',
-  37: 'TQ2_0',
-  38: 'MXFP4_MOE',
-  39: 'NVFP4',
-  40: 'Q1_0',
-  41: 'Q2_0',
-}
-
 /** Added by llama.cpp to a file type that it guessed itself. */
-const guessed = 1024
+const guessed = 1_024
 
-/** As people write it (`Q4_K_M`): what the file says of itself, else the type of most of its bytes. */
-function quantizationOf(fileType: GgufValue | undefined, tensors: readonly GgufTensor[]): string | undefined {
-  return (typeof fileType === 'number' ? fileTypes[fileType % guessed] : undefined) ?? dominantType(tensors)
-}
-
+/** The type of most of the bytes. */
 function dominantType(tensors: readonly GgufTensor[]): string | undefined {
   const bytesOf = new Map<string, number>()
   for (const { type, bytes } of tensors) bytesOf.set(type, (bytesOf.get(type) ?? 0) + bytes)

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { z } from 'zod'
 import { readGgufHeader } from '../../../../src/agent-core/models/gguf/file-header.ts'
 import type { GgufHeader } from '../../../../src/agent-core/models/gguf/gguf.ts'
-import { readGgufHeaderOverHttp } from '../../../../src/agent-core/models/gguf/http-header.ts'
+import { readGgufHeaderOverHttp, type HttpHeaderOptions } from '../../../../src/agent-core/models/gguf/http-header.ts'
 import { eventually } from '../../../support/eventually.ts'
 import { writeLlamaGguf } from '../../../support/gguf-writer.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
@@ -39,25 +39,21 @@ afterAll(async () => {
 test.each(['ranges', 'no-ranges', 'no-length', 'gzip'])(
   'from a server with %s comes the same header as from the file',
   async (way) => {
-    expect(essence(await readGgufHeaderOverHttp(`${small.url}/${way}`))).toEqual(
-      essence(await readGgufHeader(small.file)),
-    )
+    expect(await headerOver(`${small.url}/${way}`)).toEqual(await readGgufHeader(small.file))
   },
 )
 
 test('a header that comes in chunks of one byte is the same', async () => {
   // Cut off after the header, so of unknown length: what is missing then is only weights.
-  expect(essence(await readGgufHeaderOverHttp(`${small.url}/one-by-one`))).toEqual(
-    essence(await readGgufHeader(small.file)),
-  )
+  expect(await headerOver(`${small.url}/one-by-one`)).toEqual(await readGgufHeader(small.file))
 })
 
 test.each(['ranges', 'no-ranges', 'no-length'])(
-  'from a server with %s a header with 150,000 tokens takes at most 16 MiB, and the rest is not sent',
+  'from a server with %s what comes after a header with 150,000 tokens is not fetched',
   async (way) => {
     const before = (await sending()).sentBytes
     const responses: Response[] = []
-    const header = await readGgufHeaderOverHttp(`${large.url}/${way}`, {
+    const header = await headerOver(`${large.url}/${way}`, {
       fetch: async (...request) => {
         const response = await fetch(...request)
         // Kept, since the garbage collector closes the connection of an unreachable answer.
@@ -70,36 +66,29 @@ test.each(['ranges', 'no-ranges', 'no-length'])(
     const sent = (await sending()).sentBytes - before
     expect({
       answers: responses.length,
-      header: essence(header),
-      read: header.bytesRead <= 16 * 1024 ** 2,
+      header,
       // What the sockets of both sides hold is sent but never read.
       sent: sent >= header.dataOffset && sent <= 32 * 1024 ** 2,
-    }).toEqual({ answers: 1, header: essence(await readGgufHeader(large.file)), read: true, sent: true })
+    }).toEqual({ answers: 1, header: await readGgufHeader(large.file), sent: true })
   },
 )
 
 test.each([
-  [
-    'html',
-    'Html',
-    'is a web page, not a GGUF file: give the address of the file itself, and see whether it needs a login.',
-  ],
-  ['missing', 'Unreadable', 'answered 404 Not Found instead of a GGUF file: check the address.'],
-  ['forbidden', 'Unreadable', 'answered 403 Forbidden instead of a GGUF file: check the address and the token.'],
-  ['empty', 'Truncated', 'is empty, not a GGUF file: fetch it again.'],
-  ['other-part', 'Unreadable', 'answered with a part of the file that is not its beginning: its server is broken.'],
-  ['cut', 'Truncated', 'ends after 3000 bytes, in the middle of its GGUF header: fetch it again.'],
-])('an answer that is %s is one sentence, without the secrets in the address', async (way, reason, sentence) => {
+  ['html', 'is a web page, not a GGUF file: give the address of the file itself, and see whether it needs a login.'],
+  ['missing', 'answered 404 Not Found instead of a GGUF file: check the address.'],
+  ['forbidden', 'answered 403 Forbidden instead of a GGUF file: check the address and the token.'],
+  ['empty', 'is empty, not a GGUF file: fetch it again.'],
+  ['other-part', 'answered with a part of the file that is not its beginning: its server is broken.'],
+  ['cut', 'ends after 3000 bytes, in the middle of its GGUF header: fetch it again.'],
+])('an answer that is %s is one sentence, without the secrets in the address', async (way, sentence) => {
   const secret = `${small.url.replace('//', '//user:password@')}/${way}?token=secret`
-  await expect(readGgufHeaderOverHttp(secret, { fetch: withoutUser })).rejects.toMatchObject({
-    reason,
+  await expect(headerOver(secret, { fetch: withoutUser })).rejects.toMatchObject({
     message: `${small.url}/${way} ${sentence}`,
   })
 })
 
 test('a server that begins and then says nothing is given up with a sentence', async () => {
-  await expect(readGgufHeaderOverHttp(`${small.url}/silent`, { limitMs: 500 })).rejects.toMatchObject({
-    reason: 'Unreadable',
+  await expect(headerOver(`${small.url}/silent`, { limitMs: 500 })).rejects.toMatchObject({
     message: `${small.url}/silent did not send its GGUF header within 0.5 s: try again, or fetch the whole file.`,
   })
 })
@@ -107,12 +96,12 @@ test('a server that begins and then says nothing is given up with a sentence', a
 test('an abort ends the wait with its own reason', async () => {
   const reason = new Error('nobody wants it')
   await expect(
-    readGgufHeaderOverHttp(`${small.url}/silent`, {
+    headerOver(`${small.url}/silent`, {
       signal: AbortSignal.any([AbortSignal.abort(reason)]),
     }),
   ).rejects.toBe(reason)
   const stopped = new AbortController()
-  const reading = readGgufHeaderOverHttp(`${small.url}/silent`, {
+  const reading = headerOver(`${small.url}/silent`, {
     signal: stopped.signal,
     fetch: async (...request) => {
       const response = await fetch(...request)
@@ -127,12 +116,13 @@ test('a server that cannot be reached is one sentence', async () => {
   const gone = await serve(small.file)
   gone.process.kill()
   await once(gone.process, 'exit')
-  await expect(readGgufHeaderOverHttp(`${gone.url}/ranges`)).rejects.toThrow(
+  await expect(headerOver(`${gone.url}/ranges`)).rejects.toThrow(
     /ranges cannot be read \(connect ECONNREFUSED .*\): check the address and the network\.$/,
   )
 })
 
-const essence = (header: GgufHeader) => ({ ...header, bytesRead: undefined })
+const headerOver = (url: string, options: Partial<HttpHeaderOptions> = {}): Promise<GgufHeader> =>
+  readGgufHeaderOverHttp(url, { fetch, signal: new AbortController().signal, ...options })
 
 /** Fetch refuses addresses with a name and a password in them before it sends a request. */
 const withoutUser: typeof fetch = (url, options) => fetch((url as string).replace('user:password@', ''), options) // as it is called here
