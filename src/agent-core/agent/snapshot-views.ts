@@ -230,7 +230,7 @@ export function memoryViewOf(
     evictionEnabled,
     eviction: next.sentence,
     ...(next.key !== undefined && { nextEviction: next.key }),
-    waiting: waiting.map(({ key }) => key),
+    waiting: [...waiting],
   }
 }
 

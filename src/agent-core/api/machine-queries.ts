@@ -29,7 +29,7 @@ export async function sizing({ platform, memory, hasMetal, llamaServer, settings
     ...(budget.gpuLimitBytes !== undefined && { gpuLimitBytes: budget.gpuLimitBytes }),
     pressure: view.level,
     holders: holdersOf(held),
-    waiting: waiting.map(({ key }) => key),
+    waiting: [...waiting],
     applications: applications.map(({ name, bytes }) => ({ name, bytes })),
     metal: hasMetal(),
     ...(binary.kind === 'found' && { llamaServer: binary.path }),

@@ -135,14 +135,14 @@ export interface Budget {
 export interface BudgetInputs {
   readonly totalBytes: number
   /** `Model.spec.hardware.memoryBudget`, a Kubernetes quantity. */
-  readonly modelBudget?: string
+  readonly modelBudget?: string | undefined
   /** `Model.spec.hardware.memoryFraction`. */
-  readonly modelFraction?: number
+  readonly modelFraction?: number | undefined
   /** The agent's own; where both are set the bytes count. A fraction of 0 means automatic. */
-  readonly settingFraction?: number
-  readonly settingBytes?: number
+  readonly settingFraction?: number | undefined
+  readonly settingBytes?: number | undefined
   /** What the GPU may keep in memory at most, where the system or llama-server says so. */
-  readonly gpuLimitBytes?: number
+  readonly gpuLimitBytes?: number | undefined
   readonly platform: 'darwin' | 'linux'
 }
 

@@ -116,6 +116,12 @@ export class Holds {
     })
   }
 
+  /** Other services that hold the same memory. */
+  sharing(key: string): readonly string[] {
+    const shared = this.#all().find((hold) => hold.key === key)?.shared
+    return shared?.keys.filter((other) => other !== key) ?? []
+  }
+
   get committedBytes(): number {
     return this.#sum(committed)
   }

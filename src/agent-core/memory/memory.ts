@@ -1,69 +1,15 @@
-import { MemoryBook, type Refusal, type StartRequest } from './book.ts'
+import { MemoryBook } from './book.ts'
 import { type Budget, GpuLimit, resolveBudget } from './budget.ts'
-import { countedOnce, fits } from './room.ts'
+import type { Refusal, StartRequest } from './decide.ts'
+import { countedOnce } from './room.ts'
 import { type MemoryView, type PressureChange, type PressureThresholds, Watchdog } from './watchdog.ts'
 import { type Misfit, waysToFit, type WayToFit } from './ways-to-fit.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, Platform } from '../platform/platform.ts'
 import { splitKey } from '../util/object-key.ts'
 
-interface BudgetSettings {
-  readonly fraction: number
-  readonly budgetBytes: number | undefined
-}
-
-interface CurrentBudgetOptions {
-  readonly platform: Pick<Platform, 'name'>
-  readonly settings: () => BudgetSettings
-  readonly log: Logger
-}
-
 /** More than any machine has: where the memory of the machine is not known, the budget decides nothing. */
 const unlimited = Number.MAX_SAFE_INTEGER
-
-/** What all servers together may hold, by the settings and by what the machine has, as of the latest `resolve`. */
-class CurrentBudget {
-  readonly #options: CurrentBudgetOptions
-  #budget: Budget | undefined
-  #problem: string | undefined
-
-  constructor(options: CurrentBudgetOptions) {
-    this.#options = options
-  }
-
-  get budget(): Budget | undefined {
-    return this.#budget
-  }
-
-  get bytes(): number {
-    return this.#budget?.bytes ?? unlimited
-  }
-
-  /** Why there is no budget, or what is wrong with what was set. */
-  get problem(): string | undefined {
-    return this.#problem
-  }
-
-  resolve(totalBytes: number, gpuLimitBytes: number | undefined): void {
-    const { settings, log, platform } = this.#options
-    // What the machine has does not change; a look that failed does not unsay it.
-    if (totalBytes === 0 && this.#budget) return
-    const { fraction, budgetBytes } = settings()
-    const result = resolveBudget({
-      totalBytes,
-      settingFraction: fraction,
-      ...(budgetBytes !== undefined && { settingBytes: budgetBytes }),
-      ...(gpuLimitBytes !== undefined && { gpuLimitBytes }),
-      platform: platform.name,
-    })
-    const before = this.#problem ?? this.#budget?.how
-    this.#budget = result.ok ? result.budget : undefined
-    this.#problem = result.ok ? undefined : `${result.message}.`
-    if (before === (this.#problem ?? this.#budget?.how)) return
-    if (result.ok) log.info('memory budget', { bytes: result.budget.bytes, text: result.budget.how })
-    else log.warn('no memory budget', { text: this.#problem })
-  }
-}
 
 /** How long the list counts as current: making it costs a look at every process. */
 const currentForMs = 10_000
@@ -122,89 +68,7 @@ export type Changeable = Pick<Misfit, 'contextTokens' | 'slots' | 'estimateAt'>
 
 export type MemoryRefusal = Refusal & { readonly ways: readonly WayToFit[] }
 
-interface StartAnswersOptions {
-  readonly platform: Platform['name']
-  readonly settings: () => MemorySettings
-  readonly book: MemoryBook
-  readonly budget: CurrentBudget
-  readonly gpu: Pick<GpuLimit, 'bytes'>
-  readonly applications: Pick<BigApplications, 'found'>
-  /** Undefined before the first look. */
-  readonly totalBytes: () => number | undefined
-}
-
-/** The answer to a start: whether its server may have the memory, and what would make it fit. */
-class StartAnswers {
-  readonly #options: StartAnswersOptions
-
-  constructor(options: StartAnswersOptions) {
-    this.#options = options
-  }
-
-  /** Decides, in this turn, whether the server may start. */
-  admit(request: SizedRequest, changeable: Changeable): { admitted: true; warning?: string } | RefusedAdmission {
-    const complete = this.#complete(request)
-    if ('message' in complete) {
-      this.#options.book.release(request.key)
-      return badBudget(request, complete.message, this.#options.budget.bytes)
-    }
-    const admission = this.#options.book.admit(complete)
-    if (admission.admitted) return admission
-    return { ...admission, ways: this.#ways(request, admission, changeable) }
-  }
-
-  /** Why the key's new server would not fit even in place of the running one; undefined where it would. */
-  instead(request: SizedRequest, changeable: Changeable): MemoryRefusal | undefined {
-    const complete = this.#complete(request)
-    if ('message' in complete) return badBudget(request, complete.message, this.#options.budget.bytes)
-    const refusal = this.#options.book.refusalInstead(complete)
-    return refusal && { ...refusal, ways: this.#ways(request, refusal, changeable) }
-  }
-
-  /** Whether it would be admitted as things are; true as well where that is not known. */
-  fitsNow(request: SizedRequest): boolean {
-    const complete = this.#complete(request)
-    if ('message' in complete || complete.needBytes === undefined) return true
-    return fits(complete.needBytes, this.#options.book.roomFor(complete))
-  }
-
-  #complete(request: SizedRequest): StartRequest | { readonly message: string } {
-    const { modelBudget, modelFraction, ...given } = request
-    const rest = { ...given, mappedBytes: leftOut(this.#options.platform, request) }
-    const { enforcement } = this.#options.settings()
-    const totalBytes = this.#options.totalBytes()
-    const complete: StartRequest = { ...rest, enforcement }
-    if ((modelBudget === undefined && modelFraction === undefined) || totalBytes === undefined) return complete
-    const result = resolveBudget({
-      totalBytes,
-      ...(modelBudget !== undefined && { modelBudget }),
-      ...(modelFraction !== undefined && { modelFraction }),
-      ...(this.#options.gpu.bytes !== undefined && { gpuLimitBytes: this.#options.gpu.bytes }),
-      platform: this.#options.platform,
-    })
-    if (!result.ok) return { message: result.message }
-    return { ...complete, ownBudgetBytes: result.budget.bytes }
-  }
-
-  #ways(request: SizedRequest, refusal: Refusal, changeable: Changeable): readonly WayToFit[] {
-    if (refusal.reason !== 'InsufficientMemory') return []
-    const { platform } = this.#options
-    return waysToFit({
-      ...changeable,
-      needBytes: refusal.needBytes,
-      room: refusal.room,
-      priority: request.priority,
-      servers: this.#options.book
-        .held()
-        .filter(({ key }) => key !== request.key)
-        .map((held) => ({ ...held, name: splitKey(held.key).name })),
-      apps: this.#options.applications.found,
-      totalBytes: this.#options.totalBytes() ?? 0,
-      ...(this.#options.gpu.bytes !== undefined && { gpuLimitBytes: this.#options.gpu.bytes }),
-      platform,
-    })
-  }
-}
+type RefusedAdmission = MemoryRefusal & { readonly admitted: false }
 
 /** `phys_footprint` of macOS does not count pages of files; the proportional set size of Linux does. */
 const leftOut = (platform: Platform['name'], { mappedBytes = 0 }: { readonly mappedBytes?: number }): number =>
@@ -223,8 +87,6 @@ function badBudget(request: SizedRequest, message: string, budgetBytes: number):
     ways: [],
   }
 }
-
-type RefusedAdmission = MemoryRefusal & { readonly admitted: false }
 
 /** A server group that is measured. */
 export interface MeasuredServer {
@@ -268,14 +130,15 @@ export interface MemoryListener {
 /** What memory there is, which servers have it, which starts wait for it, and which may begin. */
 export class Memory implements AsyncDisposable {
   readonly #options: MemoryOptions
-  readonly #book: MemoryBook
   readonly #watchdog: Watchdog
   readonly #listeners = new Set<MemoryListener>()
   readonly #gpu: GpuLimit
-  readonly #budget: CurrentBudget
   readonly #applications: BigApplications
-  readonly #starts: StartAnswers
   readonly now: () => number
+  /** Which servers have memory, and which wait for it. */
+  readonly book: MemoryBook
+  #budget: Budget | undefined
+  #budgetProblem: string | undefined
   /** On the wall clock. */
   #levelSince: { readonly since: number; readonly at: number } | undefined
 
@@ -284,19 +147,9 @@ export class Memory implements AsyncDisposable {
     const { platform, thresholds, intervalMs, log, now = () => performance.now() } = options
     this.now = now
     this.#gpu = new GpuLimit({ ...options, now })
-    this.#budget = new CurrentBudget(options)
     this.#applications = new BigApplications(() => this.#watchdog.biggestApplications(), log)
-    this.#book = new MemoryBook({ budgetBytes: unlimited, pressure: 'normal' }, (keys) => {
+    this.book = new MemoryBook({ budgetBytes: unlimited, pressure: 'normal' }, (keys) => {
       for (const { onFreed } of this.#listeners) onFreed?.(keys)
-    })
-    this.#starts = new StartAnswers({
-      platform: platform.name,
-      settings: options.settings,
-      book: this.#book,
-      budget: this.#budget,
-      gpu: this.#gpu,
-      applications: this.#applications,
-      totalBytes: () => this.view?.figures?.totalBytes,
     })
     this.#watchdog = new Watchdog({
       platform,
@@ -333,22 +186,19 @@ export class Memory implements AsyncDisposable {
     return this.#watchdog.latest
   }
 
+  /** What all servers together may hold, by the settings and by what the machine has. */
   get budget(): Budget | undefined {
-    return this.#budget.budget
+    return this.#budget
   }
 
   /** Why there is no budget, or what is wrong with what was set. */
   get problem(): string | undefined {
-    return this.#budget.problem
-  }
-
-  get book(): Pick<MemoryBook, 'held' | 'places' | 'state'> {
-    return this.#book
+    return this.#budgetProblem
   }
 
   /** What counts as each server's share of the memory, by key; a server of which that is not known is missing. */
   held(): ReadonlyMap<string, number> {
-    const shares = this.#book.held().flatMap(({ key, heldBytes }) => {
+    const shares = this.book.held().flatMap(({ key, heldBytes }) => {
       return heldBytes === undefined ? [] : [[key, heldBytes] as const]
     })
     return new Map([...(this.view?.footprints ?? []), ...shares])
@@ -356,7 +206,7 @@ export class Memory implements AsyncDisposable {
 
   /** What all servers have; memory that several share counts once. */
   heldTogether(): number {
-    const all = this.#book.held()
+    const all = this.book.held()
     const counted = new Set(countedOnce(all))
     const repeated = new Set(all.filter((one) => !counted.has(one)).map(({ key }) => key))
     return [...this.held()].reduce((sum, [key, bytes]) => (repeated.has(key) ? sum : sum + bytes), 0)
@@ -385,57 +235,39 @@ export class Memory implements AsyncDisposable {
   /** Applies changed settings at once. Resolves when what the GPU may hold was asked again as well; never rejects. */
   async settingsChanged(): Promise<void> {
     this.#resolveBudget()
-    this.#book.observe({ budgetBytes: this.#budget.bytes })
+    this.book.observe({ budgetBytes: this.#budgetBytes })
     await this.#followGpuLimit()
   }
 
   /** Decides, in this turn, whether the server may start. */
-  admit(...request: Parameters<StartAnswers['admit']>): ReturnType<StartAnswers['admit']> {
-    return this.#starts.admit(...request)
+  admit(request: SizedRequest, changeable: Changeable): { admitted: true; warning?: string } | RefusedAdmission {
+    const complete = this.#complete(request)
+    if ('message' in complete) {
+      this.book.release(request.key)
+      return badBudget(request, complete.message, this.#budgetBytes)
+    }
+    const admission = this.book.admit(complete)
+    if (admission.admitted) return admission
+    return { ...admission, ways: this.#ways(request, admission, changeable) }
   }
 
   /** Why the key's new server would not fit even in place of the running one; undefined where it would. */
   instead(request: SizedRequest, changeable: Changeable): MemoryRefusal | undefined {
-    return this.#starts.instead(request, changeable)
+    const complete = this.#complete(request)
+    if ('message' in complete) return badBudget(request, complete.message, this.#budgetBytes)
+    const refusal = this.book.refusalInstead(complete)
+    return refusal && { ...refusal, ways: this.#ways(request, refusal, changeable) }
   }
 
   /** A server that was found running, whatever it holds. */
   adopt(server: Parameters<MemoryBook['adopt']>[0]): void {
-    this.#book.adopt({ ...server, mappedBytes: leftOut(this.#options.platform.name, server) })
-  }
-
-  /** What its object says now of the key's server. */
-  know(...about: Parameters<MemoryBook['know']>): void {
-    this.#book.know(...about)
-  }
-
-  ready(key: string): void {
-    this.#book.ready(key)
+    this.book.adopt({ ...server, mappedBytes: leftOut(this.#options.platform.name, server) })
   }
 
   /** A server is gone: looks at memory at once, since the freed memory shows only then. */
   gone(key: string): void {
-    this.#book.release(key)
+    this.book.release(key)
     void this.#watchdog.sampleNow()
-  }
-
-  /** The key asks for nothing and has nothing. */
-  release(key: string): void {
-    this.#book.release(key)
-  }
-
-  isHeld(key: string): boolean {
-    return this.#book.held().some((held) => held.key === key)
-  }
-
-  /** Other services that hold the same memory. */
-  sharedWith(key: string): readonly string[] {
-    const shared = this.#book.held().find((held) => held.key === key)?.shared
-    return shared?.keys.filter((other) => other !== key) ?? []
-  }
-
-  placeOf(key: string): number | undefined {
-    return this.#book.placeOf(key)
   }
 
   /**
@@ -443,7 +275,9 @@ export class Memory implements AsyncDisposable {
    * could be quit. Listing those costs more than all else before a start, so a server that fits does not wait for it.
    */
   async prepare(request: SizedRequest): Promise<void> {
-    if (!this.#starts.fitsNow(request)) await this.#applications.refresh()
+    const complete = this.#complete(request)
+    if ('message' in complete || complete.needBytes === undefined) return
+    if (!this.book.hasRoomFor({ ...complete, needBytes: complete.needBytes })) await this.#applications.refresh()
   }
 
   /** Other applications, the biggest first; empty where they are not known. */
@@ -468,8 +302,8 @@ export class Memory implements AsyncDisposable {
       this.#levelSince = { since: view.since, at: Date.now() - this.levelForMs(view) }
     }
     this.#noteFootprints(view)
-    this.#book.observe({
-      budgetBytes: this.#budget.bytes,
+    this.book.observe({
+      budgetBytes: this.#budgetBytes,
       pressure: view.level === 'unknown' ? 'normal' : view.level,
       availableBytes: view.figures?.availableBytes,
     })
@@ -479,11 +313,54 @@ export class Memory implements AsyncDisposable {
   #noteFootprints({ footprints }: MemoryView): void {
     for (const { key } of this.#options.servers()) {
       const bytes = footprints.get(key)
-      if (bytes !== undefined) this.#book.measured(key, bytes)
+      if (bytes !== undefined) this.book.measured(key, bytes)
     }
   }
 
+  get #budgetBytes(): number {
+    return this.#budget?.bytes ?? unlimited
+  }
+
   #resolveBudget(totalBytes = this.view?.figures?.totalBytes ?? 0): void {
-    this.#budget.resolve(totalBytes, this.#gpu.bytes)
+    const { settings, log, platform } = this.#options
+    // What the machine has does not change; a look that failed does not unsay it.
+    if (totalBytes === 0 && this.#budget) return
+    const { fraction: settingFraction, budgetBytes: settingBytes } = settings()
+    const machine = { totalBytes, gpuLimitBytes: this.#gpu.bytes, platform: platform.name }
+    const result = resolveBudget({ ...machine, settingFraction, settingBytes })
+    const before = this.#budgetProblem ?? this.#budget?.how
+    this.#budget = result.ok ? result.budget : undefined
+    this.#budgetProblem = result.ok ? undefined : `${result.message}.`
+    if (before === (this.#budgetProblem ?? this.#budget?.how)) return
+    if (result.ok) log.info('memory budget', { bytes: result.budget.bytes, text: result.budget.how })
+    else log.warn('no memory budget', { text: this.#budgetProblem })
+  }
+
+  #complete({ modelBudget, modelFraction, ...given }: SizedRequest): StartRequest | { readonly message: string } {
+    const { settings, platform } = this.#options
+    const totalBytes = this.view?.figures?.totalBytes
+    const complete = { ...given, mappedBytes: leftOut(platform.name, given), enforcement: settings().enforcement }
+    if ((modelBudget === undefined && modelFraction === undefined) || totalBytes === undefined) return complete
+    const machine = { totalBytes, gpuLimitBytes: this.#gpu.bytes, platform: platform.name }
+    const result = resolveBudget({ ...machine, modelBudget, modelFraction })
+    return result.ok ? { ...complete, ownBudgetBytes: result.budget.bytes } : { message: result.message }
+  }
+
+  #ways(request: SizedRequest, refusal: Refusal, changeable: Changeable): readonly WayToFit[] {
+    if (refusal.reason !== 'InsufficientMemory') return []
+    return waysToFit({
+      ...changeable,
+      needBytes: refusal.needBytes,
+      room: refusal.room,
+      priority: request.priority,
+      servers: this.book
+        .held()
+        .filter(({ key }) => key !== request.key)
+        .map((held) => ({ ...held, name: splitKey(held.key).name })),
+      apps: this.#applications.found,
+      totalBytes: this.view?.figures?.totalBytes ?? 0,
+      gpuLimitBytes: this.#gpu.bytes,
+      platform: this.#options.platform.name,
+    })
   }
 }

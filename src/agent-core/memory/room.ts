@@ -128,29 +128,25 @@ export function roomWithout(room: Room, gone: readonly Evictable[]): Room {
   }
 }
 
-/** Every combination is tried of up to so many servers, and among so many; beyond, they are taken one after the other. */
-const exhaustive = { upTo: 3, among: 30 }
-
 /**
- * The fewest servers whose end makes room: among equally many those of the lowest priority, then those that free the
- * least. Protected ones are never named. Undefined where not even all of them would do.
+ * Servers whose end makes room: one, if that is enough, otherwise as few of the lowest priorities as do. Protected ones are never named.
+ * Undefined where not even all of them would do.
  */
 export function fewestEvictions<T extends Evictable>(
   needBytes: number,
   room: Room,
   servers: readonly T[],
 ): readonly T[] | undefined {
+  const weight = ({ priority }: Evictable): number => priorityWeights[priority]
   const candidates = servers
     .filter(({ isProtected }) => !isProtected)
     .sort((a, b) => weight(a) - weight(b) || b.committedBytes - a.committedBytes || (a.key < b.key ? -1 : 1))
   const suffices = (gone: readonly T[]): boolean => fits(needBytes, roomWithout(room, gone))
   if (!suffices(candidates)) return undefined
-  const upTo = candidates.length > exhaustive.among ? 1 : exhaustive.upTo
-  for (let count = 1; count <= Math.min(upTo, candidates.length); count++) {
-    const best = combinations(candidates, count).filter(suffices).sort(byCost)[0]
-    if (best !== undefined) return best
-  }
-  return oneByOne(candidates, suffices)
+  const [single] = candidates
+    .filter((one) => suffices([one]))
+    .sort((a, b) => weight(a) - weight(b) || a.committedBytes - b.committedBytes)
+  return single ? [single] : oneByOne(candidates, suffices)
 }
 
 function oneByOne<T>(candidates: readonly T[], suffices: (gone: readonly T[]) => boolean): readonly T[] {
@@ -160,23 +156,4 @@ function oneByOne<T>(candidates: readonly T[], suffices: (gone: readonly T[]) =>
     if (suffices(others)) gone = others
   }
   return gone
-}
-
-/** Every priority weighs ten times the next, so that for a few servers the sum tells the highest among them. */
-function byCost(a: readonly Evictable[], b: readonly Evictable[]): number {
-  const total = (servers: readonly Evictable[], of: (server: Evictable) => number): number =>
-    servers.reduce((sum, server) => sum + of(server), 0)
-  return (
-    total(a, weight) - total(b, weight) ||
-    total(a, ({ committedBytes }) => committedBytes) - total(b, ({ committedBytes }) => committedBytes)
-  )
-}
-
-function combinations<T>(items: readonly T[], count: number): T[][] {
-  if (count === 0) return [[]]
-  return items.flatMap((item, at) => combinations(items.slice(at + 1), count - 1).map((rest) => [item, ...rest]))
-}
-
-function weight({ priority }: Evictable): number {
-  return priorityWeights[priority]
 }

@@ -38,7 +38,7 @@ export interface Misfit {
   /** Other applications, the biggest first. */
   readonly apps: readonly { readonly name: string; readonly bytes: number }[]
   readonly totalBytes: number
-  readonly gpuLimitBytes?: number
+  readonly gpuLimitBytes?: number | undefined
   readonly platform: 'darwin' | 'linux'
 }
 

@@ -167,7 +167,7 @@ function setGatewayCounts(metrics: AgentMetrics, service: ServiceKey, counts: Se
 interface Sampled {
   readonly level: 'normal' | 'warning' | 'critical' | 'unknown'
   readonly figures?: { readonly availableBytes: number; readonly wiredBytes?: number }
-  /** By key; a second server of a service has one of its own, with a space in it. */
+  /** By key. */
   readonly footprints: ReadonlyMap<string, number>
 }
 
@@ -181,14 +181,9 @@ export function memoryMetricsFeed(
 } {
   let measured = new Set<string>()
   const onFootprints = ({ footprints }: Sampled) => {
-    const bytes = new Map<string, number>()
-    for (const [id, size] of footprints) {
-      const key = id.split(' ')[0] ?? id
-      bytes.set(key, (bytes.get(key) ?? 0) + size)
-    }
-    for (const key of measured) if (!bytes.has(key)) metrics.set('process_rss_bytes', undefined, splitKey(key))
-    for (const [key, size] of bytes) metrics.set('process_rss_bytes', size, splitKey(key))
-    measured = new Set(bytes.keys())
+    for (const key of measured) if (!footprints.has(key)) metrics.set('process_rss_bytes', undefined, splitKey(key))
+    for (const [key, size] of footprints) metrics.set('process_rss_bytes', size, splitKey(key))
+    measured = new Set(footprints.keys())
   }
   return {
     onFootprints,

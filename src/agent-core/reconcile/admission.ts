@@ -48,25 +48,23 @@ export interface AdmissionReport {
   readonly sharedWith: readonly string[]
 }
 
-/** Whether the desired server fits in the place of the present one. */
-interface Comparison {
-  /** See `desiredKey`. */
+/** What was asked of the memory book last. */
+interface Asked {
+  /** Whether it may start, or would fit in the place of the present one. */
+  readonly what: 'start' | 'change'
+  /** See `desiredKey`: the answer for another server says nothing. */
   readonly of: string
   readonly request: SizedRequest
-  readonly instead: MemoryRefusal | undefined
+  readonly refusal: MemoryRefusal | undefined
 }
 
 interface Entry {
   /** What the desired server will hold, as worked out last. */
   need: Need | undefined
-  /** The answer to the start that was asked for last; gone when it may be asked again. */
-  refusal: (MemoryRefusal & { readonly of: string }) | undefined
-  /** As `refusal`. */
-  comparison: Comparison | undefined
+  /** Gone when it may be asked again. */
+  asked: Asked | undefined
   /** Since when its requests for memory are refused. */
   waitingSince: number | undefined
-  /** It has a place among those that wait for memory, or may have. */
-  isQueued: boolean
 }
 
 /** Decides with the memory book which servers may start, and remembers each answer for as long as it holds. */
@@ -78,42 +76,41 @@ export class Admission implements Disposable {
   constructor(options: AdmissionOptions) {
     this.#options = options
     this.#unsubscribe = options.memory.listen({
-      onFreed: (keys) => this.#askAgain(keys),
+      onFreed: (keys) => {
+        for (const key of keys) this.#askAgain(key)
+      },
       onSample: () => this.#memorySeen(),
     })
   }
 
   /** What asks for memory elsewhere asks there again; nothing here waits behind it. */
   [Symbol.dispose](): void {
+    const { book } = this.#options.memory
     this.#unsubscribe()
-    for (const [key, { isQueued }] of this.#entries) if (isQueued) this.#options.memory.release(key)
+    for (const key of this.#entries.keys()) if (book.places.has(key)) book.release(key)
   }
 
-  /** The answer for this very spec: an answer for another one says nothing. */
   view(key: string, desiredServer: DesiredServer | undefined): AdmissionView {
-    const { refusal, comparison } = this.#entry(key)
-    const of = desiredServer && (refusal || comparison) ? desiredKey(desiredServer) : undefined
-    const compared = comparison?.of === of ? comparison : undefined
+    const { asked } = this.#entry(key)
+    if (!asked || !desiredServer || asked.of !== desiredKey(desiredServer)) {
+      return { instead: undefined, noMemory: undefined }
+    }
+    const { what, refusal } = asked
     return {
-      instead: compared && { refusal: compared.instead && insteadSentence(compared.instead) },
-      noMemory:
-        refusal && refusal.of === of ? { reason: refusal.reason, message: refusalSentence(refusal) } : undefined,
+      instead: what === 'change' ? { refusal: refusal && insteadSentence(refusal) } : undefined,
+      noMemory: what === 'start' && refusal ? { reason: refusal.reason, message: refusalSentence(refusal) } : undefined,
     }
   }
 
   report(key: string): AdmissionReport {
-    const { need, refusal, comparison } = this.#entry(key)
+    const { need, asked } = this.#entry(key)
+    const { book } = this.#options.memory
     return {
       need,
-      place: this.#options.memory.placeOf(key),
-      ways: refusal?.ways ?? comparison?.instead?.ways ?? [],
-      sharedWith: this.#options.memory.sharedWith(key),
+      place: book.places.get(key),
+      ways: asked?.refusal?.ways ?? [],
+      sharedWith: book.sharedWith(key),
     }
-  }
-
-  /** What its object says now of the key's servers. */
-  know(key: string, rank: { readonly priority: SizedRequest['priority']; readonly isProtected: boolean }): void {
-    this.#options.memory.know(key, rank)
   }
 
   /** What the server will hold; worked out once for each server. */
@@ -135,8 +132,8 @@ export class Admission implements Disposable {
     const { memory } = this.#options
     const request = this.#request(key, desiredServer, need)
     await memory.prepare(request)
-    const instead = memory.instead(request, need.changeable)
-    this.#entry(key).comparison = { of: desiredKey(desiredServer), request, instead }
+    const refusal = memory.instead(request, need.changeable)
+    this.#entry(key).asked = { what: 'change', of: desiredKey(desiredServer), request, refusal }
   }
 
   /** In this turn: between the answer and the start nothing else is answered. */
@@ -144,17 +141,17 @@ export class Admission implements Disposable {
     const { memory, log, narrator } = this.#options
     const entry = this.#entry(key)
     const request = this.#request(key, desiredServer, need)
+    const wasWaiting = memory.book.places.has(key)
     const admission = memory.admit(request, need.changeable)
-    if (entry.isQueued === admission.admitted) queueMicrotask(() => this.#placesMoved())
-    entry.isQueued = !admission.admitted
+    if (wasWaiting !== memory.book.places.has(key)) queueMicrotask(() => this.#placesMoved())
     if (admission.admitted) {
-      entry.refusal = undefined
+      entry.asked = undefined
       entry.waitingSince = undefined
       narrator.mayStart(key)
       if (admission.warning !== undefined) log.warn('memory not checked', { key, text: admission.warning })
       return true
     }
-    entry.refusal = { ...admission, of: desiredKey(desiredServer) }
+    entry.asked = { what: 'start', of: desiredKey(desiredServer), request, refusal: admission }
     entry.waitingSince = request.since
     narrator.notStarted(key, admission.reason, this.#eventSentence(admission))
     return false
@@ -164,41 +161,28 @@ export class Admission implements Disposable {
   leaveQueue(key: string): void {
     const entry = this.#entries.get(key)
     if (!entry) return
-    entry.refusal = undefined
+    if (entry.asked?.what === 'start') entry.asked = undefined
     entry.waitingSince = undefined
-    if (!entry.isQueued) return
-    entry.isQueued = false
-    this.#options.memory.release(key)
+    if (!this.#release(key)) return
     this.#placesMoved()
   }
 
   forget(key: string): void {
-    if (this.#entries.get(key)?.isQueued === true) this.#options.memory.release(key)
+    this.#release(key)
     this.#entries.delete(key)
-  }
-
-  /** A server has ended, so that there may be room for changes that did not fit. */
-  serverEnded(): void {
-    for (const [key, entry] of this.#entries) {
-      if (entry.comparison?.instead === undefined) continue
-      entry.comparison = undefined
-      this.#options.enqueue(key)
-    }
   }
 
   /** Settings that decide about memory have changed: everything is asked again. */
   rulesChanged(): void {
-    for (const [key, entry] of this.#entries) {
-      if (entry.refusal === undefined && entry.comparison === undefined) continue
-      entry.refusal = undefined
-      entry.comparison = undefined
-      this.#options.enqueue(key)
-    }
+    for (const [key, { asked }] of this.#entries) if (asked) this.#askAgain(key)
   }
 
-  /** Forgets the answers about changes of the spec. */
-  pressureChanged(): void {
-    for (const entry of this.#entries.values()) entry.comparison = undefined
+  /** False where it does not wait. */
+  #release(key: string): boolean {
+    const { book } = this.#options.memory
+    const isWaiting = book.places.has(key)
+    if (isWaiting) book.release(key)
+    return isWaiting
   }
 
   #request(key: string, { service, spec, model }: DesiredServer, need: Need): SizedRequest {
@@ -223,47 +207,36 @@ export class Admission implements Disposable {
     return `${refusal.message}. Memory pressure is ${this.#options.memory.view?.level ?? 'unknown'}.`
   }
 
-  /** In the turn of the change: only noted here. */
-  #askAgain(keys: readonly string[]): void {
-    for (const key of keys) {
-      const entry = this.#entries.get(key)
-      if (entry) entry.refusal = undefined
-      this.#options.enqueue(key)
-    }
+  /** Only noted here. */
+  #askAgain(key: string): void {
+    const entry = this.#entries.get(key)
+    if (entry) entry.asked = undefined
+    this.#options.enqueue(key)
   }
 
   /** An answer about a change of the spec holds no longer where memory has changed, nor does a queue position that has. */
   #memorySeen(): void {
-    const { memory, enqueue } = this.#options
-    for (const [key, entry] of this.#entries) {
-      const { comparison } = entry
-      if (!comparison?.instead || memory.instead(comparison.request, {}) !== undefined) continue
-      entry.comparison = undefined
-      enqueue(key)
+    const { memory } = this.#options
+    for (const [key, { asked }] of this.#entries) {
+      if (asked?.what !== 'change') continue
+      const isRefused = memory.instead(asked.request, {}) !== undefined
+      if (isRefused !== (asked.refusal !== undefined)) this.#askAgain(key)
     }
     this.#placesMoved()
   }
 
   /** Requeues services whose queue position changed, so that what they report of it is true. */
   #placesMoved(): void {
-    const places = new Map(this.#options.memory.book.places().map(({ key, place }) => [key, place]))
-    for (const [key, entry] of this.#entries) {
-      if (!entry.isQueued || entry.refusal === undefined || places.get(key) === entry.refusal.place) continue
-      entry.refusal = undefined
-      this.#options.enqueue(key)
+    const { places } = this.#options.memory.book
+    for (const [key, { asked }] of this.#entries) {
+      if (asked?.what === 'start' && places.get(key) !== asked.refusal?.place) this.#askAgain(key)
     }
   }
 
   #entry(key: string): Entry {
     const known = this.#entries.get(key)
     if (known) return known
-    const entry: Entry = {
-      need: undefined,
-      refusal: undefined,
-      comparison: undefined,
-      waitingSince: undefined,
-      isQueued: false,
-    }
+    const entry: Entry = { need: undefined, asked: undefined, waitingSince: undefined }
     this.#entries.set(key, entry)
     return entry
   }

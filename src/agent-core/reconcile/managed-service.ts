@@ -278,13 +278,13 @@ export class ManagedService {
 
   /** What follows from the reading before anything is decided. */
   #heed({ service, desired, desiredServer, durations, apiKeySecret }: Reading): void {
-    const { cluster, unloadReasons, admission, servers, apiKeys } = this.#rooms
+    const { cluster, unloadReasons, memory, servers, apiKeys } = this.#rooms
     this.#durations = durations
     this.#starts.want(desiredServer?.digest)
     if (service) {
       apiKeys.want(this.key, apiKeySecret)
       this.#meet(service)
-      admission.know(this.key, {
+      memory.book.know(this.key, {
         priority: service.spec.value.priority,
         isProtected: isProtected(unloadReasons, service),
       })

@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { InferenceService } from '../kube/resources.ts'
 import { isOurCondition } from '../kube/status-writer.ts'
-import type { Memory } from '../memory/memory.ts'
 import type { PressureChange } from '../memory/watchdog.ts'
 import { labels } from '../publishing/objects.ts'
 import { isOnlyHeartbeat } from '../publishing/publisher.ts'
@@ -41,7 +40,6 @@ function essence({ metadata, spec, status }: InferenceService): object {
 type OwnRooms = 'admission' | 'names' | 'enqueue' | 'leaving' | 'isStopped' | 'now' | 'random'
 
 export interface ReconcilerOptions extends Omit<ServiceRooms, OwnRooms> {
-  readonly memory: Memory
   readonly onPass?: WorkQueueOptions['onPass']
   readonly now?: () => number
   readonly random?: () => number
@@ -240,7 +238,6 @@ export class Reconciler {
   #serverChanged(key: string, state: ServerState): void {
     this.#service(key).serverChanged(state)
     if (state.kind !== 'exited' || !state.settled) return
-    this.#admission.serverEnded()
     if (state.cause !== 'stopped') return
     this.#options.servers.clearBackOff(key)
     for (const service of this.#services.values()) service.retryFailedStart()
@@ -253,7 +250,6 @@ export class Reconciler {
     const total = view.figures === undefined ? '' : ` of ${formatBytes(view.figures.totalBytes)}`
     const message = `Memory pressure went from ${from} to ${to}; the models here hold ${formatBytes(memory.heldTogether())}${total}.`
     const isNews = from !== 'unknown' && to !== 'unknown'
-    this.#admission.pressureChanged()
     for (const key of this.#services.keys()) {
       if (isNews && isOnItsWay(servers.get(key))) narrator.tell(key, { kind: 'pressureChanged', isNormal, message })
       this.enqueue(key)

@@ -30,9 +30,12 @@ const living = (servers: Pick<Servers, 'state'>): { readonly key: string; readon
   [...servers.state()].flatMap(([key, state]) => (isLiving(state) ? [{ key, state }] : []))
 
 /** Keeps the book in step with the servers. Returns how to stop that. */
-export function followServers(servers: Pick<Servers, 'onChange'>, memory: Pick<Memory, 'ready' | 'gone'>): () => void {
+export function followServers(
+  servers: Pick<Servers, 'onChange'>,
+  memory: Pick<Memory, 'gone'> & { readonly book: Pick<Memory['book'], 'ready'> },
+): () => void {
   return servers.onChange((key, state) => {
-    if (state.kind === 'ready') memory.ready(key)
+    if (state.kind === 'ready') memory.book.ready(key)
     if (isOver(state)) memory.gone(key)
   })
 }

@@ -32,7 +32,7 @@ export interface ServiceRooms {
   readonly models: Models
   readonly servers: Servers
   readonly publisher: WaysToPublish
-  readonly memory: Pick<Memory, 'view'>
+  readonly memory: Memory
   readonly unloadReasons: UnloadReasons
   readonly admission: Admission
   readonly turns: Pick<StartTurns, 'ask' | 'obstacleOf' | 'forget'>

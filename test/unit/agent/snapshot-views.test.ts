@@ -24,17 +24,14 @@ test('the URL is the one of the Service that this machine published, and absent 
   ])
 })
 
-test('a share of the memory is told where it is more than what was measured, that of a second server included', () => {
+test('a share of the memory is told where it is more than what was measured', () => {
   const report = { ...reportOf('ready'), fetch: {} } as ServiceReport
   const parts = (measured: number, held: number) => ({
     footprints: new Map([['ns/a.b', measured]]),
-    held: new Map([
-      ['ns/a.b', held],
-      ['ns/a.b beside', 1],
-    ]),
+    held: new Map([['ns/a.b', held]]),
   })
   expect([figuresOf([report], parts(5, 7)), figuresOf([report], parts(8, 7)), figuresOf([report])]).toEqual([
-    { a: { footprintBytes: 5, heldBytes: 8 } },
+    { a: { footprintBytes: 5, heldBytes: 7 } },
     { a: { footprintBytes: 8 } },
     {},
   ])

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { MemoryBook, type StartRequest } from '../../../src/agent-core/memory/book.ts'
+import { MemoryBook } from '../../../src/agent-core/memory/book.ts'
+import type { StartRequest } from '../../../src/agent-core/memory/decide.ts'
 
 const keys = ['ns/a', 'ns/b', 'ns/c', 'ns/d', 'ns/e', 'ns/f'] as const
 const priorities = ['batch', 'low', 'normal', 'high', 'critical'] as const
@@ -83,7 +84,7 @@ class World {
 
   /** Those in the queue ahead of this one that could all be served now, each with what those before it take. */
   servedAhead(of: StartRequest): { request: StartRequest; taken: number }[] {
-    const queue = this.book.places().flatMap(({ key: waiting }) => this.wanted.get(waiting) ?? [])
+    const queue = [...this.book.places.keys()].flatMap((waiting) => this.wanted.get(waiting) ?? [])
     const served: { request: StartRequest; taken: number }[] = []
     let taken = 0
     for (const request of queue.filter((other) => other.key !== of.key && isAhead(other, of))) {
@@ -272,11 +273,11 @@ test('places follow priority, then age, and count only those that can come to fi
         const expected = waitingOf(world)
           .sort((a, b) => (isAhead(a, b) ? -1 : 1))
           .map(({ key: waiting }) => waiting)
-        const places = world.book.places()
-        expect(places.map(({ key: waiting }) => waiting)).toEqual(expected)
-        const counted = places.flatMap(({ place }) => place ?? [])
+        const places = [...world.book.places]
+        expect(places.map(([waiting]) => waiting)).toEqual(expected)
+        const counted = places.flatMap(([, place]) => place ?? [])
         expect(counted).toEqual(counted.map((_place, at) => at + 1))
-        for (const { key: waiting, place } of places) {
+        for (const [waiting, place] of places) {
           const { needBytes = 0, ownBudgetBytes } = world.wanted.get(waiting) ?? { needBytes: 0 }
           const alone =
             needBytes <= Math.max(world.budgetBytes, ownBudgetBytes ?? 0) && needBytes <= (ownBudgetBytes ?? Infinity)

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { type MachineMemory, MemoryBook, type StartRequest } from '../../../src/agent-core/memory/book.ts'
+import { MemoryBook } from '../../../src/agent-core/memory/book.ts'
+import type { MachineMemory, StartRequest } from '../../../src/agent-core/memory/decide.ts'
 
 const gb = 1e9
 
@@ -224,7 +225,7 @@ describe('memory that several services share', () => {
     book.admit(request('ns/a', 20, shared))
     book.admit(request('ns/b', 17, { priority: 'high' }))
     expect(book.admit(request('ns/c', 20, shared))).toEqual({ admitted: true })
-    expect(book.placeOf('ns/b')).toBe(1)
+    expect(book.places.get('ns/b')).toBe(1)
   })
 
   test('comes back with the last service that has it', () => {
@@ -307,7 +308,7 @@ describe('what cannot be checked', () => {
       reason: 'MemoryCheckFailed',
       message: 'Its memory need is not known: the file is not here yet',
     })
-    expect(book.places()).toEqual([])
+    expect(book.places.size).toBe(0)
   })
 
   test('starts with a warning where admission only warns, and counts by what is measured', () => {
@@ -342,7 +343,7 @@ describe('the queue', () => {
     book.admit(request('ns/elder', 20, { since: 2 }))
     book.admit(request('ns/vip', 20, { priority: 'critical', since: 4 }))
     const order = ['ns/vip', 'ns/elder', 'ns/young', 'ns/batch']
-    expect(book.places().map(({ key, place }) => [place, key])).toEqual(order.map((key, at) => [at + 1, key]))
+    expect([...book.places]).toEqual(order.map((key, at) => [key, at + 1]))
     book.release('ns/old')
     expect(freed).toEqual([['ns/vip']])
     expect(book.admit(request('ns/elder', 20, { since: 2 }))).toMatchObject({
@@ -378,9 +379,9 @@ describe('the queue', () => {
     book.admit(request('ns/b', 20, { since: 1 }))
     book.admit(request('ns/c', 20, { since: 2 }))
     book.admit(request('ns/b', 20, { since: 9 }))
-    expect(book.places().map(({ key }) => key)).toEqual(['ns/b', 'ns/c'])
+    expect([...book.places.keys()]).toEqual(['ns/b', 'ns/c'])
     book.admit(request('ns/b', 20, { since: 9, uid: 'another' }))
-    expect(book.places().map(({ key }) => key)).toEqual(['ns/c', 'ns/b'])
+    expect([...book.places.keys()]).toEqual(['ns/c', 'ns/b'])
   })
 
   test('names who fits when memory is freed in any way: an end, a shrink, a larger budget, more available', () => {
@@ -429,11 +430,11 @@ describe('thousands of waiting starts', () => {
   function timesOf(count: number, budget: number): readonly [places: number, news: number] {
     const { book, freed } = bookWith({ budget, available: 10 * count, pressure: 'critical' })
     for (let at = 0; at < count; at += 1) book.admit(request(`ns/${at}`, 1, { since: at }))
-    const keys = book.places().map(({ key }) => key)
+    const keys = [...book.places.keys()]
     const runs = Array.from({ length: 9 }, () => {
       book.observe({ pressure: 'critical' })
       let places: (number | undefined)[] = []
-      const ofPlaces = cpuMs(() => (places = keys.map((key) => book.placeOf(key))))
+      const ofPlaces = cpuMs(() => (places = keys.map((key) => book.places.get(key))))
       expect(places).toEqual(keys.map((_, at) => at + 1))
       const ofNews = cpuMs(() => book.observe({ pressure: 'normal' }))
       expect(freed.at(-1)).toHaveLength(Math.min(count, budget))

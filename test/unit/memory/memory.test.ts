@@ -47,7 +47,7 @@ describe('a Model whose own budget cannot be read', () => {
   async function running(): Promise<Memory> {
     const room = await begin()
     room.admit(request('ns/a'), {})
-    room.ready('ns/a')
+    room.book.ready('ns/a')
     return room
   }
 
@@ -126,7 +126,7 @@ test.each([
     servers: () => [{ key: 'ns/a', groupId: pid, isLoading: false }],
   })
   room.admit(request('ns/a', { needBytes: 20 * gib, mappedBytes: 20 * gib }), {})
-  room.ready('ns/a')
+  room.book.ready('ns/a')
   await room.look()
   expect([room.held().get('ns/a'), room.view?.footprints.get('ns/a')]).toEqual([bytes, gib])
 })
@@ -148,7 +148,7 @@ test('what could be quit is looked for where a start does not fit, and nowhere e
   await room.prepare(request('ns/a'))
   expect([room.admit(request('ns/a'), {}).admitted, lists]).toEqual([true, 0])
 
-  room.release('ns/a')
+  room.book.release('ns/a')
   machine.availableBytes = 8 * gib
   await room.look()
   await Promise.all(['ns/b', 'ns/c', 'ns/d'].map((key) => room.prepare(request(key))))

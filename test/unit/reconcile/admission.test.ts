@@ -83,10 +83,7 @@ function starts(key: string, gigabytes: number, spec: Partial<InferenceServiceSp
   return admission.admit(key, desiredServer(key, spec), needing(gigabytes))
 }
 
-function ends(key: string): void {
-  memory.gone(key)
-  admission.serverEnded()
-}
+const ends = (key: string): void => memory.gone(key)
 
 const view = (key: string, spec: Partial<InferenceServiceSpec> = {}, digest = 'd1') =>
   admission.view(key, desiredServer(key, spec, digest))
@@ -169,14 +166,14 @@ describe('a start', () => {
     starts('ns/a', 20)
     for (const key of ['ns/b', 'ns/c']) starts(key, 25)
     admission.forget('ns/b')
-    expect(memory.book.places().map(({ key }) => key)).toEqual(['ns/c'])
+    expect([...memory.book.places.keys()]).toEqual(['ns/c'])
   })
 
   test('of a cluster that was left has no place among those of the next', () => {
     starts('ns/a', 20)
     starts('ns/b', 25)
     admission[Symbol.dispose]()
-    expect([memory.book.places(), memory.isHeld('ns/a')]).toEqual([[], true])
+    expect([memory.book.places.size, memory.book.held().map(({ key }) => key)]).toEqual([0, ['ns/a']])
   })
 })
 
@@ -199,15 +196,25 @@ describe('a change', () => {
     expect(view('ns/a', {}, 'd2').instead).toBeUndefined()
   })
 
-  test('that fits nowhere is compared again when a server has ended, and after a change of pressure', async () => {
+  test('is compared again once memory shows that the answer is another one', async () => {
     starts('ns/a', 20)
-    await compare('ns/a', 40)
+    await compare('ns/a', 20)
     enqueued.clear()
-    admission.serverEnded()
+    await memory.look()
+    expect([view('ns/a').instead, [...enqueued]]).toEqual([{ refusal: undefined }, []])
+    machine.kernelLevel = 'critical'
+    await memory.look()
     expect([view('ns/a').instead, [...enqueued]]).toEqual([undefined, ['ns/a']])
-    await compare('ns/a', 40)
-    admission.pressureChanged()
-    expect(view('ns/a').instead).toBeUndefined()
+  })
+
+  test('that fits nowhere is compared again when the server that had the memory is gone', async () => {
+    for (const key of ['ns/a', 'ns/b']) starts(key, 12)
+    await compare('ns/a', 20)
+    expect(view('ns/a').instead?.refusal).toBeDefined()
+    enqueued.clear()
+    memory.gone('ns/b')
+    await memory.look()
+    expect([view('ns/a').instead, [...enqueued]]).toEqual([undefined, ['ns/a']])
   })
 })
 

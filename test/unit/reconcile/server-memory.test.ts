@@ -76,7 +76,7 @@ test('memory is given back when nothing of a server is left', () => {
     },
   }
   followServers(servers, {
-    ready: (key) => void told.push(`ready ${key}`),
+    book: { ready: (key) => void told.push(`ready ${key}`) },
     gone: (key) => void told.push(`gone ${key}`),
   })
   for (const state of [loading, ready, { ...exited, settled: false }, exited]) change?.('ns/a', state)
