@@ -206,21 +206,14 @@ const fitOptions = z
     slots: count('--slots'),
     kv: z
       .string()
-      .regex(/^[a-z0-9_]+(,[a-z0-9_]+)?$/i, '--kv must be a cache type such as q8_0, or two of them as q8_0,q4_0')
+      .regex(/^[a-z0-9_]+$/i, '--kv must be a cache type such as q8_0')
       .optional(),
     sourceSecret: z.string().optional(),
     namespace: z.string().optional(),
-    modelStore: z.string().optional(),
     stateDir: z.string(),
   })
   .refine(({ namespace, sourceSecret }) => namespace === undefined || sourceSecret !== undefined, {
     error: '--namespace is that of the Secret, so it needs --source-secret',
-  })
-  .refine(({ modelStore, sourceSecret }) => modelStore === undefined || sourceSecret === undefined, {
-    error: '--source-secret asks the agent, which has a model store of its own: leave out --model-store',
-  })
-  .refine(({ kv, sourceSecret }) => sourceSecret === undefined || kv?.includes(',') !== true, {
-    error: '--source-secret asks the agent, which takes one cache type for keys and values: --kv q8_0',
   })
 
 export function fitVerb({ io, end, defaultStateDir }: VerbContext): Command {
@@ -228,18 +221,14 @@ export function fitVerb({ io, end, defaultStateDir }: VerbContext): Command {
     .description(
       'tell whether a model fits on this machine, and what would make it fit; uses the settings and models of the running agent, if there is one',
     )
-    .argument('<model>', 'a GGUF file, an MLX folder, a name in the model store, or a source such as hf://owner/name')
+    .argument('<model>', 'a GGUF file, an MLX folder, or a source such as hf://owner/name')
     .option('--context <tokens>', 'context size in tokens; default: 2048, as for the agent')
     .option('--slots <number>', 'requests at once; default: what llama-server chooses')
-    .option('--kv <type>', 'type of the KV cache, or of keys and values as K,V; default: f16')
+    .option('--kv <type>', 'type of the KV cache; default: f16')
     .option('--source-secret <name>', 'Secret whose Hugging Face token opens a private source; needs a running agent')
     .option(
       '-n, --namespace <namespace>',
       'namespace of that Secret; default: the one that the agent watches, or default',
-    )
-    .option(
-      '--model-store <folder>',
-      'folder of downloaded models; default: that of the running agent, otherwise the usual one',
     )
     .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
     .option('--json', 'print the answer as JSON, in bytes')
@@ -247,11 +236,7 @@ export function fitVerb({ io, end, defaultStateDir }: VerbContext): Command {
       const parsed = fitOptions.safeParse(options)
       if (!parsed.success) throw new VerbError(`${parsed.error.issues[0]?.message ?? 'The options are not valid'}.`)
       const { fit } = await import('./fit.ts')
-      const { modelStore, stateDir, ...rest } = parsed.data
-      const folders = {
-        ...(modelStore !== undefined && { modelStore: path.resolve(io.cwd, modelStore) }),
-        stateDir: path.resolve(io.cwd, stateDir),
-      }
-      end(await fit(given, { ...rest, ...folders }, io))
+      const stateDir = path.resolve(io.cwd, parsed.data.stateDir)
+      end(await fit(given, { ...parsed.data, stateDir }, io))
     })
 }

@@ -69,8 +69,6 @@ export const sizingView = z.object({
   /** What the system could give now. */
   availableBytes: bytes,
   budgetBytes: bytes,
-  /** One sentence: where the budget comes from. */
-  budgetHow: z.string(),
   /** What the GPU may hold at most, where that is known. */
   gpuLimitBytes: bytes.optional(),
   pressure: z.enum(pressureLevels),
@@ -83,6 +81,5 @@ export const sizingView = z.object({
   metal: z.boolean(),
   /** Path of the llama-server that a start would use now; absent where there is none. */
   llamaServer: z.string().optional(),
-  modelStore: z.string(),
 })
 export type SizingView = z.infer<typeof sizingView>

@@ -118,11 +118,11 @@ test('metal-agent fit has the running agent look at a private source with the Se
   ]
   expect(table).toMatchObject({
     code: 0,
-    stdout: expect.stringMatching(/^1,024 tokens of context, 2 slots\n[^]*^It fits\.$/m) as string,
+    stdout: expect.stringMatching(/^1,024 tokens of context, 2 slots\n[^]*^It fits: /m) as string,
   })
   expect({ ...json, stdout: JSON.parse(json.stdout) as unknown }).toMatchObject({
     code: 0,
-    stdout: { from: 'agent', fits: true, held: [], waysToFit: [] },
+    stdout: { from: 'agent', verdict: 'fits', unload: [], ways: [] },
   })
   expect(missing).toMatchObject({
     code: 1,
@@ -132,13 +132,11 @@ test('metal-agent fit has the running agent look at a private source with the Se
   const refused = async (...args: string[]) => (await ask(...args)).stderr
   expect([
     await refused('--namespace', namespace),
-    await refused(...team, '--model-store', folder.dir),
     await refused(...team, '--kv', 'q8_0,q4_0'),
     await refused('--source-secret', 'No Secret'),
   ]).toEqual([
     expect.stringMatching(/--namespace .* needs --source-secret/),
-    expect.stringMatching(/leave out --model-store/),
-    expect.stringMatching(/one cache type/),
+    expect.stringMatching(/--kv must be a cache type/),
     expect.stringMatching(/would reject this: sourceSecret: /),
   ])
 })

@@ -201,33 +201,38 @@ test('fit sizes with the settings of the agent that runs, beside what it runs, a
     return { code, ...fitAnswer.parse(JSON.parse(stdout)) }
   }
   const beside = await fit()
-  expect(beside).toMatchObject({ code: 0, from: 'agent', held: [{ service: 'default/tiny' }], fits: true })
-  expect(await agent.run('settings', 'set', 'memory-budget', String(beside.total))).toMatchObject({ code: 0 })
-  expect(await fit()).toMatchObject({ code: 6, budget: beside.total, fits: false, fitsWhenStopped: ['default/tiny'] })
+  expect(beside).toMatchObject({ code: 0, from: 'agent', verdict: 'fits' })
+  expect(beside.room.committedBytes).toBeGreaterThan(0)
+  const { totalBytes } = beside
+  expect(await agent.run('settings', 'set', 'memory-budget', String(totalBytes))).toMatchObject({ code: 0 })
+  expect(await fit()).toMatchObject({
+    ...{ code: 6, verdict: 'afterUnloading', room: { budgetBytes: totalBytes } },
+    unload: [{ namespace: 'default', name: 'tiny' }],
+  })
   expect(await agent.run('fit', 'new.gguf')).toMatchObject({
     code: 6,
-    stdout: saying(/^It does not fit beside what runs: .* It fits alone, when default\/tiny is stopped/m),
+    stdout: saying(/and fits when default\/tiny leaves memory/),
   })
-  // By its name in the model store of this agent, which is not where a model store usually is.
-  expect(await agent.run('fit', 'tiny')).toMatchObject({ code: 1, stderr: saying(/GGUF/) })
   await agent.run('stop', 'tiny')
   await agent.service('tiny', 'stopped')
-  expect(await fit()).toMatchObject({ code: 0, budget: beside.total, held: [], fits: true })
+  expect(await fit()).toMatchObject({
+    ...{ code: 0, verdict: 'fits', unload: [] },
+    room: { budgetBytes: totalBytes, committedBytes: 0 },
+  })
   await agent.run('shutdown')
   await agent.exited
   const alone = await agent.run('fit', 'new.gguf')
   expect(alone.stdout).toMatch(
-    /^It fits\.$[^]*^Sized with this machine's own figures .* No agent is running on the state folder/m,
+    /^It fits: it needs .*$[^]*^Sized with this machine's own figures .* No agent is running on the state folder/m,
   )
 })
 
 const fitAnswer = z.object({
   from: z.enum(['agent', 'machine']),
-  total: z.number(),
-  budget: z.number(),
-  held: z.array(z.object({ service: z.string(), bytes: z.number().positive() })),
-  fits: z.boolean(),
-  fitsWhenStopped: z.array(z.string()).optional(),
+  verdict: z.string(),
+  totalBytes: z.number(),
+  unload: z.array(z.object({ namespace: z.string(), name: z.string() })),
+  room: z.object({ budgetBytes: z.number(), committedBytes: z.number() }),
 })
 
 test('runtimes asks the agent what is installed and runs; without one it looks for itself, and says so', async () => {

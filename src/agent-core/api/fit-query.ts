@@ -1,4 +1,4 @@
-import { estimator, fitOf, fittedView, type ServingWish, sizedLook, type SizedLook } from './fit.ts'
+import { fitted, sizedLook, type SizedLook } from './fit.ts'
 import type { Rooms } from './command.ts'
 import { sizing } from './machine-queries.ts'
 import { asAskedOnce, type ModelChoice, ModelError } from '../models/errors.ts'
@@ -66,23 +66,17 @@ async function lookedAt(
 
 async function judged(rooms: Rooms, look: SizedLook, question: FitQuestion): Promise<FitView> {
   const machine = await sizing(rooms)
-  const { llamaServer, metal } = machine
+  const { llamaServer } = machine
   const dialectOf = (binary: string) => rooms.dialects.of(runtimes['llama-server'], binary, launchEnvironment())
   const dialect = llamaServer === undefined ? undefined : await dialectOf(llamaServer)
-  const { contextSize, parallelSlots, cacheType } = question
-  const wish: ServingWish = {
-    contextTokens: contextSize,
-    slots: parallelSlots,
-    ...(cacheType !== undefined && { cacheTypes: [cacheType, cacheType] }),
-  }
-  const estimateWith = estimator({ kind: 'gguf', ...look }, wish, { metal, dialect })
+  const { contextSize: contextTokens, parallelSlots: slots, cacheType } = question
   const diskProblem = look.isHere ? undefined : await diskProblemOf(rooms, look)
   return {
     kind: 'model',
     source: question.source,
     ...(diskProblem !== undefined && { diskProblem }),
     files: choiceViews(look.choices),
-    ...fittedView(look, fitOf(estimateWith, wish, machine), { estimateWith, machine }),
+    ...fitted({ kind: 'gguf', ...look }, { contextTokens, slots, cacheType }, { machine, dialect }),
   }
 }
 

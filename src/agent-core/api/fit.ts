@@ -39,7 +39,7 @@ export type FitDecision =
 /** `freesBytes`: 0 where another of those to be stopped has the same memory and is counted. */
 type Stopped = HolderView & { readonly freesBytes: number }
 
-export function decideFit(needBytes: number, figures: FitFigures): FitDecision {
+function decideFit(needBytes: number, figures: FitFigures): FitDecision {
   const room = roomOf(figures)
   if (fits(needBytes, room)) return { kind: 'fits' }
   // A person may also stop what no agent would evict.
@@ -55,7 +55,7 @@ export function decideFit(needBytes: number, figures: FitFigures): FitDecision {
 }
 
 /** What the model meets beside what runs. */
-export function roomOf({ budgetBytes, availableBytes, holders }: FitFigures): Room {
+function roomOf({ budgetBytes, availableBytes, holders }: FitFigures): Room {
   const counted = countedOnce(holders)
   const sum = (of: (holder: HolderView) => number) => counted.reduce((total, holder) => total + of(holder), 0)
   return {
@@ -76,7 +76,7 @@ interface Fit {
 }
 
 /** Throws RangeError where the header of the model cannot be right. */
-export function fitOf(
+function fitOf(
   estimateWith: (change: ServerChange) => Estimate,
   { contextTokens, slots }: ServingWish,
   machine: SizingView,
@@ -109,41 +109,48 @@ interface Judging {
 const maxTextBytes = 200
 const maxNoteBytes = 1_000
 
-/** What a person is shown of a model that is not applied yet. */
-export function fittedView(
-  look: SizedLook,
-  fit: Fit,
-  judging: Judging,
+/** What a person is shown of a model that no service asks for yet. Throws RangeError where its header cannot be right. */
+export function fitted(
+  model: FoundModel,
+  wish: ServingWish,
+  { machine, dialect }: { readonly machine: SizingView; readonly dialect: Dialect | undefined },
 ): Omit<FittedModelView, 'kind' | 'source' | 'files' | 'diskProblem'> {
-  const { header, mmproj, parameters, isHere } = look
+  const estimateWith = estimator(model, wish, { metal: machine.metal, dialect })
+  const fit = fitOf(estimateWith, wish, machine)
   const { estimate, room, ways } = fit
-  const { machine } = judging
   const unload = fit.decision.kind === 'whenStopped' ? fit.decision.stop : []
   const verdict = verdictOf(fit)
-  const { architecture, quantization, contextLength } = header
+  const notes = model.kind === 'gguf' ? model.notes : []
   return {
-    ...(quantization !== undefined && { quantization: sentence(quantization, maxTextBytes) }),
-    ...(architecture !== '' && { architecture: sentence(architecture, maxTextBytes) }),
-    ...(parameters > 0 && Number.isSafeInteger(parameters) && { parameters }),
-    sizeBytes: look.fileBytes + (mmproj?.fileBytes ?? 0),
-    ...(contextLength !== undefined && { trainedContext: contextLength }),
-    isStored: isHere,
+    ...(model.kind === 'gguf' ? headerView(model) : { sizeBytes: model.tensorBytes, isStored: true }),
     ...(estimate.contextTokens !== undefined && { contextSize: estimate.contextTokens }),
     ...(estimate.slots !== undefined && { slots: estimate.slots }),
     items: estimate.items,
     totalBytes: estimate.total,
     ...(estimate.guess !== undefined && { guess: sentence(estimate.guess, maxNoteBytes) }),
-    notes: [...look.notes, ...estimate.notes, ...obstacles(machine)].map((note) => sentence(note, maxNoteBytes)),
+    notes: [...notes, ...estimate.notes, ...obstacles(machine)].map((note) => sentence(note, maxNoteBytes)),
     verdict,
     message: messageOf(fit, verdict),
     unload: unload.map(({ namespace, name, freesBytes }) => ({ namespace, name, freesBytes })),
     ways: ways.map(wayView),
-    contexts: contextsOf(contextLength, judging),
+    contexts: contextsOf(model.kind === 'gguf' ? model.header.contextLength : undefined, { estimateWith, machine }),
     room: {
       budgetBytes: room.budgetBytes,
       committedBytes: room.committedBytes,
       availableBytes: machine.availableBytes,
     },
+  }
+}
+
+function headerView({ header, mmproj, parameters, fileBytes, isHere }: SizedLook) {
+  const { architecture, quantization, contextLength } = header
+  return {
+    ...(quantization !== undefined && { quantization: sentence(quantization, maxTextBytes) }),
+    ...(architecture !== '' && { architecture: sentence(architecture, maxTextBytes) }),
+    ...(parameters > 0 && Number.isSafeInteger(parameters) && { parameters }),
+    sizeBytes: fileBytes + (mmproj?.fileBytes ?? 0),
+    ...(contextLength !== undefined && { trainedContext: contextLength }),
+    isStored: isHere,
   }
 }
 
@@ -278,17 +285,21 @@ const merged = (header: GgufHeader): GgufFields & ModelHeader => ({ ...header, t
 const parametersOf = (tensors: GgufHeader['tensors']): number =>
   tensors.reduce((sum, { dimensions }) => sum + dimensions.reduce((product, length) => product * length, 1), 0)
 
-/** What an estimate needs to know of a model, wherever it is. */
+/** A model that was looked at, in a GGUF file or as a folder of MLX. */
 export type FoundModel =
-  | ({ readonly kind: 'gguf' } & Pick<SizedLook, 'header' | 'shards' | 'fileBytes' | 'mmproj'>)
+  | ({ readonly kind: 'gguf' } & SizedLook)
   | { readonly kind: 'mlx'; readonly config: unknown; readonly tensorBytes: number }
+
+type SizedModel =
+  | ({ readonly kind: 'gguf' } & Pick<SizedLook, 'header' | 'shards' | 'fileBytes' | 'mmproj'>)
+  | Extract<FoundModel, { kind: 'mlx' }>
 
 /** How the model would be served; absent = the defaults of a service. */
 export interface ServingWish {
   readonly contextTokens?: number | undefined
   readonly slots?: number | undefined
-  /** Types of the KV cache, for keys and for values. */
-  readonly cacheTypes?: readonly [keys: string, values: string] | undefined
+  /** Type of the KV cache, for keys and for values. */
+  readonly cacheType?: string | undefined
 }
 
 interface ServingHost {
@@ -299,8 +310,8 @@ interface ServingHost {
 
 /** The estimate with a change applied, as the agent would start the server. It throws RangeError where the header cannot be right. */
 export function estimator(
-  model: FoundModel,
-  { contextTokens, slots, cacheTypes }: ServingWish,
+  model: SizedModel,
+  { contextTokens, slots, cacheType }: ServingWish,
   { metal, dialect }: ServingHost,
 ): (change: ServerChange) => Estimate {
   if (model.kind === 'mlx') {
@@ -314,7 +325,6 @@ export function estimator(
       })
     }
   }
-  const [keys, values] = cacheTypes ?? []
   return (change) =>
     estimateLlamaServer({
       ...model,
@@ -322,8 +332,8 @@ export function estimator(
         spec: {
           contextSize: change.contextTokens ?? contextTokens,
           parallelSlots: change.slots ?? slots,
-          cacheTypeK: change.kvType ?? keys,
-          cacheTypeV: change.kvType ?? values,
+          cacheTypeK: change.kvType ?? cacheType,
+          cacheTypeV: change.kvType ?? cacheType,
         },
         modelPath: 'model.gguf',
         port: 0,

@@ -14,7 +14,7 @@ import type { PowerRuleView } from '../../contract/power.ts'
 import type { Answer } from '../../contract/queries.ts'
 
 /** What the agent would size one more model with, as of now. Throws LinkError where it does not know itself. */
-export async function sizing({ platform, memory, hasMetal, llamaServer, settings }: Rooms): Promise<SizingView> {
+export async function sizing({ platform, memory, hasMetal, llamaServer }: Rooms): Promise<SizingView> {
   const [applications, binary] = await Promise.all([memory.applications(), llamaServer()])
   const { view, budget, problem, book } = memory
   if (!view?.figures || !budget)
@@ -25,7 +25,6 @@ export async function sizing({ platform, memory, hasMetal, llamaServer, settings
     totalBytes: view.figures.totalBytes,
     availableBytes: view.figures.availableBytes,
     budgetBytes: budget.bytes,
-    budgetHow: budget.how,
     ...(budget.gpuLimitBytes !== undefined && { gpuLimitBytes: budget.gpuLimitBytes }),
     pressure: view.level,
     holders: holdersOf(held),
@@ -33,7 +32,6 @@ export async function sizing({ platform, memory, hasMetal, llamaServer, settings
     applications: applications.map(({ name, bytes }) => ({ name, bytes })),
     metal: hasMetal(),
     ...(binary.kind === 'found' && { llamaServer: binary.path }),
-    modelStore: settings.current.modelStore,
   }
 }
 

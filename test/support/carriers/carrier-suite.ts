@@ -176,7 +176,6 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
       totalBytes: 64e9,
       availableBytes: 30e9,
       budgetBytes: 48e9,
-      budgetHow: '48.0 GB: the setting',
       gpuLimitBytes: 50e9,
       pressure: 'normal',
       holders: [{ ...service, priority: 'high', committedBytes: 8e9, residentBytes: 7e9, promisedBytes: 1e9 }],
@@ -184,7 +183,6 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
       applications: [{ name: 'Xcode', bytes: 4e9 }],
       metal: true,
       llamaServer: '/opt/homebrew/bin/llama-server',
-      modelStore: '/models',
     },
   },
   fit: {
