@@ -53,7 +53,7 @@ export const idle: Group = {
         unit: 'MiB',
         values: busy.resident,
         goAgent: 32,
-        goal: 95,
+        goal: 90,
         note: `${megabytes(busy.proportional)} MiB of it when what other processes share is counted in parts (PSS)`,
         missedBecause:
           "more than half are the pages of the node binary; most of the rest is what V8 took to compile the bundle and undici's WebAssembly",

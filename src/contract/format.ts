@@ -1,11 +1,15 @@
-/** Figures and times as people read them, the same on every surface: in English, as the sentences around them are. */
-const locale = 'en'
-
 /** `8,192` */
-export const formatCount = (count: number): string => Math.round(count).toLocaleString(locale)
+export const formatCount = (count: number): string => formatNumber(Math.round(count))
 
-/** As it is, with its thousands apart: `1,000`, `0.32`. */
-export const formatNumber = (value: number): string => value.toLocaleString(locale)
+/**
+ * A number to the thousandth with its thousands apart, in English as the sentences around it: `1,000`, `0.32`. Without
+ * `Intl.NumberFormat`, whose first use keeps 8 MiB of an agent's memory.
+ */
+export function formatNumber(value: number): string {
+  const [whole = '', fraction] = String(Number(value.toFixed(3))).split('.')
+  const grouped = whole.replaceAll(/\B(?=(?:\d{3})+$)/g, ',')
+  return fraction === undefined ? grouped : `${grouped}.${fraction}`
+}
 
 /** `52.3`, and from 100 on without a fraction: `1,024`. */
 export const formatDecimal = (value: number): string => (value < 99.95 ? value.toFixed(1) : formatCount(value))

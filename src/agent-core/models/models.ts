@@ -242,7 +242,7 @@ export class Models {
       this.#onDisk.models.catch(() => (this.#onDisk = undefined))
     }
     const usedAt = ({ manifest: { lastUsedAt, completedAt } }: StoredModel) => lastUsedAt ?? completedAt
-    const models = [...(await this.#onDisk.models)].sort((a, b) => usedAt(b).localeCompare(usedAt(a)))
+    const models = [...(await this.#onDisk.models)].sort((a, b) => (usedAt(a) < usedAt(b) ? 1 : -1))
     return models.map(({ model: name, sizeBytes, manifest: { files } }) => {
       const [file] = files
       const isAlone = files.length === 1 && file?.sha256 !== undefined

@@ -287,7 +287,7 @@ export class ForeignEdits<Written> {
     this.#count += 1
     this.#at = this.#options.monotonicNow()
     const others = managedFields.filter(({ manager }) => manager !== this.#options.fieldManager)
-    const [last] = others.toSorted((a, b) => (b.time ?? '').localeCompare(a.time ?? ''))
+    const [last] = others.toSorted((a, b) => ((a.time ?? '') < (b.time ?? '') ? 1 : -1))
     this.#writer = last ? `"${last.manager}"` : 'somebody'
   }
 }

@@ -189,7 +189,7 @@ export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
 
 /** What has served comes before what has not, and the latest start before others. */
 const byLikelihood = ([, a]: readonly [string, LedgerEntry], [, b]: readonly [string, LedgerEntry]): number =>
-  Number(b.readySince !== undefined) - Number(a.readySince !== undefined) || b.intendedAt.localeCompare(a.intendedAt)
+  Number(b.readySince !== undefined) - Number(a.readySince !== undefined) || (a.intendedAt < b.intendedAt ? 1 : -1)
 
 const isThisBoot = (bootId: string, { host }: Sight): boolean => bootId !== '' && bootId === host.bootId
 

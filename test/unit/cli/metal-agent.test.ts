@@ -287,6 +287,8 @@ test('the launcher hands on its arguments and exit code, also through a symbolic
         '--liftoff-only',
         '--no-opt',
         '--invocation-count-for-maglev=100000',
+        '--no-sparkplug',
+        '--bytecode-old-age=2',
       ],
       ['--a', 'b c', ''],
     ]),

@@ -8,6 +8,7 @@ import {
   formatDecimal,
   formatMemory,
   formatMoment,
+  formatNumber,
   formatRoundWatts,
   formatShare,
   formatSpan,
@@ -43,6 +44,8 @@ test.each([
 
 test.each([
   [formatCount(131_072), '131,072'],
+  [formatNumber(-1_234_567.891_25), '-1,234,567.891'],
+  [formatNumber(0.32), '0.32'],
   [formatDecimal(52.34), '52.3'],
   [formatDecimal(99.96), '100'],
   [formatTokens(1), '1 token'],
