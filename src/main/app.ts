@@ -8,13 +8,16 @@ import { createLog } from '../agent-core/observability/log.ts'
 import type { LogLevel } from '../agent-core/settings/settings.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
+import type { AppVerb, VerbWork } from '../contract/app-bridge.ts'
 import { cleanLines } from '../contract/clean-text.ts'
+import { LinkError } from '../contract/client.ts'
 import { sharedWords } from '../contract/words.ts'
 import { onceCopied } from '../installation/command-copy.ts'
 import { createAgentView, keepPreferences, keepShowing } from './agent/agent-view.ts'
 import { appFindings } from './system/app-doctor.ts'
 import { installedApp } from './system/installed-app.ts'
 import { KeptToken } from './system/kept-token.ts'
+import { setByPerson } from './preferences.ts'
 import { confirm, tellCannotStart } from './lifecycle/questions.ts'
 import { personQuits, stopBeforeQuit } from './lifecycle/quit.ts'
 import { takeLoginEnvironment } from './system/login-environment.ts'
@@ -42,11 +45,11 @@ import { menuLists } from './tray/menu-lists.ts'
 import { iconState, rescueHiddenIcon, showTray, tellHiddenIconOnce } from './tray/tray.ts'
 import { appUninstall } from './lifecycle/uninstall.ts'
 import { registerAppScheme, securePages, serveAppScheme } from './window/app-scheme.ts'
-import { appState, serveAppIpc, serveIpc } from './window/ipc.ts'
+import { serveIpc } from './window/ipc.ts'
 import { Popover } from './window/popover.ts'
 import { targetShower } from './window/show-target.ts'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
-import { menuBarWords, menuWords, questionWords } from './words.ts'
+import { menuBarWords, menuWords, questionWords, windowWords } from './words.ts'
 
 const { env, platform } = process
 const built = import.meta.dirname
@@ -209,39 +212,54 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     confirm: ask,
     endBy: (finish) => goodEnd.endBy(finish),
   })
-  serveIpc(agent.link, log, () =>
-    appFindings({
-      loginItem: loginItemState(view.getState().misplaced),
-      isHere: view.getState().isHere,
-      icon: iconState(iconBounds()),
-    }),
-  )
-  serveAppIpc(agent.link, log, {
-    state: () =>
-      appState(
-        view,
-        token,
-        () => installed.commandLink(),
-        () => popover.isTornOff,
-      ),
+  const loginItem = () => loginItemState(view.getState().misplaced)
+  const doing: VerbWork<AppVerb> = {
+    appState: async () => {
+      const hubToken = await token.state()
+      const commandLink = await installed.commandLink()
+      const { preferences, isHere, update, lastUpdate, misplaced } = view.getState()
+      return {
+        hubToken,
+        loginItem: loginItem(),
+        preferences: preferences && setByPerson(preferences),
+        isHere,
+        isTornOff: popover.isTornOff,
+        version: app.getVersion(),
+        update,
+        lastUpdate,
+        commandLink,
+        misplaced,
+      }
+    },
     setHubToken: (text) => token.set(text),
     removeHubToken: () => token.remove(),
     setLoginItem: setLoginItemHere,
     prefer,
-    chooseFile: (what) => popover.during(() => chooseFile(what)),
+    chooseFile: async (what) => (await popover.during(() => chooseFile(what))) ?? null,
     openPane,
-    changePowerRule: (change) => changePowerRuleHere(ownPower, change),
+    changePowerRule: async (change) => (await changePowerRuleHere(ownPower, change)) ?? null,
     update: (action) => installed.update(action),
     setCommandLink: (isWanted) => installed.setCommandLink(isWanted),
-    moveToApplications: () => installed.moveToApplications(),
+    moveToApplications: async () => (await installed.moveToApplications()) ?? null,
     traces: () => removal.traces(),
     uninstall: (kinds) => removal.uninstall(kinds),
-    showLogInFolder: async (file) => shell.showItemInFolder(await ownLog(stateDir, file)),
-    onEscape: () => popover.escape(),
-    onFocus: (hasKeys) => popover.focused(hasKeys),
-    onKeep: (isKept) => popover.keep(isKept),
+    revealLog: async (asked) => {
+      // A page names a run, never a file.
+      const { file } = await agent.link.query({ name: 'log', ...asked, lines: 1 })
+      if (file === undefined) throw new LinkError('refused', windowWords.noLog)
+      shell.showItemInFolder(await ownLog(stateDir, file))
+    },
+    keep: (isKept) => popover.keep(isKept),
     hide: () => popover.hide(),
     tearOff: (at) => popover.tearOff(at),
+    escape: () => popover.escape(),
+    focus: (hasKeys) => popover.focused(hasKeys),
+  }
+  serveIpc({
+    link: agent.link,
+    log,
+    ofApp: () => appFindings({ loginItem: loginItem(), isHere: view.getState().isHere, icon: iconState(iconBounds()) }),
+    app: doing,
   })
   const goodEnd = stopBeforeQuit({
     log,

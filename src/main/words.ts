@@ -287,11 +287,6 @@ export const machineWords = {
   files: { preferences: 'preferences', start: 'start settings' },
   fileKey: (key: string, why: string) => `"${key}" ${why}`,
   unusable: 'cannot be used',
-  wants: {
-    trueOrFalse: 'must be true or false',
-    onQuit: 'must be ask, drain or keep',
-    channel: 'must be latest or beta',
-  },
   noPreferences: 'preferences.json cannot be used: choose Reset preferences in the menu first.',
   loginShell: {
     none: (why: string, shell: string) =>

@@ -1,6 +1,6 @@
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
-import { type Bridge, windowViews } from '../contract/app-bridge.ts'
+import { appOver, type Bridge, windowViews } from '../contract/app-bridge.ts'
 import { linkOverBridge } from './link/connection.ts'
 import { linkOverHttp, takeToken, whileSeen } from './link/http.ts'
 import { createWindowStore, tellUnsaved, WindowContext, type WindowStore } from './store.ts'
@@ -40,17 +40,17 @@ const link =
         document,
       )
     : linkOverBridge(window.metalbar)
+const app = window.metalbar && appOver(window.metalbar)
 const store = createWindowStore(link)
 store.getState().reconnect()
 document.addEventListener('visibilitychange', () => {
   const { connection, reconnect } = store.getState()
   if (document.visibilityState === 'visible' && connection.state === 'gone') reconnect()
 })
-if (window.metalbar === undefined) {
+if (app === undefined) {
   // A new address with another token, pasted over the old one, loads no page by itself.
   window.addEventListener('hashchange', () => window.location.reload())
 } else {
-  const app = window.metalbar
   tellUnsaved(store, (hasIt) => void app.keep(hasIt))
   showPlace(store, window.location.hash)
   window.addEventListener('hashchange', () => showPlace(store, window.location.hash))
@@ -60,7 +60,7 @@ const root = document.querySelector('#root')
 if (root === null) throw new Error('index.html has no element with the id "root".')
 createRoot(root).render(
   <StrictMode>
-    <WindowContext value={{ store, link, app: window.metalbar }}>
+    <WindowContext value={{ store, link, app }}>
       <MetalbarWindow />
     </WindowContext>
   </StrictMode>,

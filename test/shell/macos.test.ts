@@ -21,7 +21,7 @@ const notificationsOf = async (app: ShellApp) => z.array(notification).parse(awa
 
 /** Its own window asks. */
 const asks = (app: ShellApp, verb: string, content?: unknown) =>
-  app.ask({ do: 'forge', channel: `app:${verb}`, content, origin: 'app://metalbar', frame: 'main' })
+  app.ask({ do: 'forge', channel: `metalbar:${verb}`, content, origin: 'app://metalbar', frame: 'main' })
 
 const needsMacos = 'on the stand-in alone: macOS would ask a person, and shows nothing of it to a program'
 
@@ -138,7 +138,9 @@ test('the doctor and the report of its window know of the app: whether it is ope
   await app.choose('This app', 'Open in its own window')
   const page = await browser.window()
   const query = async (name: 'doctor' | 'diagnostics') => {
-    const reply: unknown = await page.evaluate(`metalbar.query({ name: '${name}' }, crypto.randomUUID())`)
+    const reply: unknown = await page.evaluate(
+      `metalbar.ask('query', { id: crypto.randomUUID(), query: { name: '${name}' } })`,
+    )
     return z.object({ ok: z.literal(true), value: z.unknown() }).parse(reply).value
   }
   const found = async () => {
@@ -178,17 +180,22 @@ describe('what only the app’s own window may ask', () => {
     await app.icon('disconnected', 'kubeconfig')
     const token = `hf_${'t0ken'.repeat(4)}`
     const answers = [
-      await asks(app, 'state'),
+      await asks(app, 'appState'),
       await asks(app, 'setHubToken', ` ${token}\n`),
       await asks(app, 'setHubToken', 'two words'),
       await asks(app, 'setHubToken', 'x'.repeat(5_000)),
-      await asks(app, 'state'),
+      await asks(app, 'appState'),
     ]
     const states = answers.map(
       (one) => z.object({ value: z.object({ hubToken: z.string() }) }).safeParse(one).data?.value,
     )
     expect(states.map((state) => state?.hubToken)).toEqual(['none', 'kept', undefined, undefined, 'kept'])
-    const snapshot = await app.ask({ do: 'forge', channel: 'agent:snapshot', origin: 'app://metalbar', frame: 'main' })
+    const snapshot = await app.ask({
+      do: 'forge',
+      channel: 'metalbar:snapshot',
+      origin: 'app://metalbar',
+      frame: 'main',
+    })
     const files = await Promise.all(
       (await readdir(app.stateDir, { recursive: true, withFileTypes: true }))
         .filter((entry) => entry.isFile())

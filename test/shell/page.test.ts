@@ -1,5 +1,6 @@
 import { afterAll, beforeEach, describe, expect, test } from 'vitest'
-import { channels } from '../../src/main/ipc-channels.ts'
+import { verbNames } from '../../src/contract/app-bridge.ts'
+import { channelOf } from '../../src/main/ipc-channels.ts'
 import type { ControlRequest } from '../support/electron-stand-in/control.ts'
 import { ShellApp } from '../support/shell-app.ts'
 
@@ -17,7 +18,7 @@ afterAll(() => started?.[Symbol.asyncDispose]())
 
 const ours = {
   do: 'forge',
-  channel: 'agent:snapshot',
+  channel: 'metalbar:snapshot',
   content: undefined,
   origin: 'app://metalbar',
   frame: 'main',
@@ -39,10 +40,9 @@ describe('over IPC', () => {
     ['a frame inside the window', { frame: 'sub' }],
     ['a frame that is gone', { frame: 'gone' }],
   ])('%s is refused, whatever it asks', async ([, forged]) => {
-    const { push: _, ...asked } = channels
-    const names = Object.values(asked)
-    const answers = await Promise.all(names.map((channel) => app.ask({ ...ours, ...forged, channel })))
-    expect(answers).toEqual(names.map(() => refusal))
+    const ask = (channel: string) => app.ask({ ...ours, ...forged, channel })
+    const answers = await Promise.all(verbNames.map((verb) => ask(channelOf(verb))))
+    expect(answers).toEqual(verbNames.map(() => refusal))
   })
 
   test.for<[channel: string, content: unknown]>([
@@ -55,7 +55,7 @@ describe('over IPC', () => {
     ['listen', { id: '1', request: { name: 'kubeconfig' } }],
     ['leave', ['1']],
   ])('%s with %o is not understood, in a sentence', async ([channel, content]) => {
-    expect(await app.ask({ ...ours, channel: `agent:${channel}`, content })).toEqual({
+    expect(await app.ask({ ...ours, channel: `metalbar:${channel}`, content })).toEqual({
       ok: false,
       failure: {
         code: 'misunderstood',
@@ -65,7 +65,7 @@ describe('over IPC', () => {
   })
 
   test('a page names a run whose file is shown, never a file', async () => {
-    const reveal = (content: unknown) => app.ask({ ...ours, channel: 'app:revealLog', content })
+    const reveal = (content: unknown) => app.ask({ ...ours, channel: 'metalbar:revealLog', content })
     const service = { namespace: 'team', name: 'no-such-service' }
     expect([await reveal({ file: '/etc/passwd' }), await reveal({ service, run: 'current' })]).toEqual([
       { ok: false, failure: { code: 'misunderstood', message: expect.any(String) as unknown } },
@@ -81,7 +81,7 @@ describe('over IPC', () => {
     ['tearOff', { service: 'x'.repeat(201) }],
     ['tearOff', { view: 'settings', field: 'hostAddress' }],
   ])('the window’s %s with %o is not understood', async ([channel, content]) => {
-    const answer = await app.ask({ ...ours, channel: `window:${channel}`, content })
+    const answer = await app.ask({ ...ours, channel: `metalbar:${channel}`, content })
     expect(answer).toMatchObject({ ok: false, failure: { code: 'misunderstood' } })
     expect((await app.look()).windows).toEqual([])
   })

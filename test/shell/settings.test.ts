@@ -19,10 +19,14 @@ const reply = z.object({ ok: z.literal(true), value: z.object({ outcome: z.strin
 
 /** As the window asks, over the bridge of its preload script. */
 const send = async (page: Page, command: CommandInput) =>
-  reply.parse(await page.evaluate(`metalbar.command(${JSON.stringify(command)}, crypto.randomUUID())`)).value.outcome
+  reply.parse(
+    await page.evaluate(
+      `metalbar.ask('command', { requestId: crypto.randomUUID(), command: ${JSON.stringify(command)} })`,
+    ),
+  ).value.outcome
 
 const cluster = async (page: Page) =>
-  z.object({ value: z.object({ cluster: clusterView }) }).parse(await page.evaluate('metalbar.snapshot()')).value
+  z.object({ value: z.object({ cluster: clusterView }) }).parse(await page.evaluate("metalbar.ask('snapshot')")).value
     .cluster
 
 test('the app may set what takes a shell, each to its effect: executable, namespace, kubeconfig and context', async () => {

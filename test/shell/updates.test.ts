@@ -66,7 +66,7 @@ describe.concurrent('an update', () => {
     await app.icon('disconnected', 'kubeconfig')
     await look(app)
     await app.ask({
-      ...{ do: 'forge', channel: 'app:prefer', origin: 'app://metalbar', frame: 'main' },
+      ...{ do: 'forge', channel: 'metalbar:prefer', origin: 'app://metalbar', frame: 'main' },
       content: { updateChannel: 'beta' },
     })
     expect(await stateOf(app)).toMatchObject({ update: { step: 'unknown' } })
@@ -139,7 +139,7 @@ describe.concurrent('an update', () => {
     await app.choose('This app', 'Notifications')
     await app.ask({
       do: 'forge',
-      channel: 'app:prefer',
+      channel: 'metalbar:prefer',
       content: { updateChannel: 'beta' },
       origin: 'app://metalbar',
       frame: 'main',

@@ -117,7 +117,7 @@ test('Esc hides the window under the icon, but first closes what is open in it',
   await page.evaluate(`addEventListener('blur', () => (globalThis.hasLostKeys = true))`)
   await page.keyboard.press('Escape')
   // Its answer comes after the app has heard of the key, and a window that is hidden has lost the keys by then.
-  const hasLostKeys = await page.evaluate('metalbar.appState().then(() => globalThis.hasLostKeys === true)')
+  const hasLostKeys = await page.evaluate('metalbar.ask("appState").then(() => globalThis.hasLostKeys === true)')
   expect([hasLostKeys, (await app.look()).windows[0]?.isVisible]).toEqual([false, true])
   await page.keyboard.press('Escape')
   await eventually(async () => (await app.look()).windows[0]?.isVisible === false)
@@ -138,7 +138,7 @@ test('torn off it is a window like any other, which a click elsewhere and Esc le
   await app.ask({ do: 'clickElsewhere' })
   await page.keyboard.press('Escape')
   // Its answer comes after the app has heard of the key.
-  await page.evaluate('metalbar.appState()')
+  await page.evaluate('metalbar.ask("appState")')
   await app.ask({ do: 'clickIcon' })
   const tornOff = (await app.look()).windows.map(({ isVisible, hasFrame }) => [isVisible, hasFrame])
   const meanwhile = await inDock()
@@ -288,7 +288,9 @@ test('the page reaches nothing but the bridge: no Node, no other page, no other 
   await page.evaluate('void (globalThis.opened = window.open("https://example.com/"))')
   // Electron answers null at once.
   await eventually(() => page.evaluate<boolean>('opened === null || opened.closed'), { what: 'no other window' })
-  const bridge = await page.evaluate(`metalbar.command({ name: 'format' }, '${randomUUID()}')`)
+  const bridge = await page.evaluate(
+    `metalbar.ask('command', { requestId: '${randomUUID()}', command: { name: 'format' } })`,
+  )
   expect({ inPage, url: (await app.look()).windows[0]?.url, bridge }).toEqual({
     inPage: ['undefined', 'undefined', 'undefined', true],
     url: 'app://metalbar/index.html',

@@ -94,12 +94,14 @@ export async function updateWorld() {
 }
 
 const asks = async (app: ShellApp, verb: string, content?: unknown) =>
-  reply.parse(await app.ask({ do: 'forge', channel: `app:${verb}`, content, origin: 'app://metalbar', frame: 'main' }))
+  reply.parse(
+    await app.ask({ do: 'forge', channel: `metalbar:${verb}`, content, origin: 'app://metalbar', frame: 'main' }),
+  )
 
 /** As the window asks; answers why it was not begun, if so. */
 export const act = async (app: ShellApp, action: UpdateAction) => (await asks(app, 'update', action)).failure?.message
 
-export const stateOf = async (app: ShellApp) => (await asks(app, 'state')).value
+export const stateOf = async (app: ShellApp) => (await asks(app, 'appState')).value
 
 /** Waits until an update is so far. */
 export const untilStep = (app: ShellApp, step: string) =>

@@ -2,7 +2,8 @@ import type { BrowserWindow } from 'electron'
 import { type AgentLink, LinkError, type Looker, type Unsubscribe } from '../../contract/client.ts'
 import type { StreamItem, StreamRequest } from '../../contract/log.ts'
 import type { Answer, Query } from '../../contract/queries.ts'
-import { channels, type Push } from '../ipc-channels.ts'
+import type { Push } from '../../contract/app-bridge.ts'
+import { pushChannel } from '../ipc-channels.ts'
 import { windowWords } from '../words.ts'
 
 /** A page that asks for more has a defect. */
@@ -85,7 +86,7 @@ export class PageListeners {
   }
 
   #send(push: Push): void {
-    if (!this.#window.isDestroyed()) this.#window.webContents.send(channels.push, push)
+    if (!this.#window.isDestroyed()) this.#window.webContents.send(pushChannel, push)
   }
 }
 
@@ -123,8 +124,7 @@ export class PageQuestions {
     }
   }
 
-  withdraw(id: string): null {
+  withdraw(id: string): void {
     this.#asked.get(id)?.abort()
-    return null
   }
 }

@@ -1,8 +1,9 @@
-import type { Bridge, BridgeReply } from '../../contract/app-bridge.ts'
+import type { Bridge, BridgeReply, ListenInput } from '../../contract/app-bridge.ts'
 import {
   type AgentLink,
   asLinkError,
   type LinkError,
+  type Listener,
   retryDelayMs,
   type Unsubscribe,
   withdrawn,
@@ -68,22 +69,25 @@ export class AgentConnection {
 
 /** The agent of the app this window belongs to. */
 export function linkOverBridge(bridge: Bridge): AgentLink {
+  const listen = (request: ListenInput, { next, end }: Listener<never>) =>
+    bridge.listen(request, next as (item: unknown) => void, (failure) => end(asLinkError(failure)))
   return {
-    follow: ({ next, end }, looker) => bridge.follow(next, (failure) => end(asLinkError(failure)), looker),
-    snapshot: async () => valueOf(await bridge.snapshot()),
-    command: async (command, requestId = crypto.randomUUID()) => valueOf(await bridge.command(command, requestId)),
+    follow: (listener, looker) => listen({ name: 'snapshot', looker }, listener),
+    snapshot: async () => valueOf(await bridge.ask('snapshot')),
+    command: async (command, requestId = crypto.randomUUID()) =>
+      valueOf(await bridge.ask('command', { requestId, command })),
     query: async (query, signal) => {
       if (signal?.aborted === true) throw withdrawn()
       const id = crypto.randomUUID()
-      const withdraw = () => void bridge.withdraw(id)
+      const withdraw = () => void bridge.ask('withdraw', { id })
       signal?.addEventListener('abort', withdraw, { once: true })
       try {
-        return valueOf(await bridge.query(query, id))
+        return valueOf(await bridge.ask('query', { id, query })) as never
       } finally {
         signal?.removeEventListener('abort', withdraw)
       }
     },
-    stream: (request, { next, end }) => bridge.stream(request, next, (failure) => end(asLinkError(failure))),
+    stream: listen,
   }
 }
 

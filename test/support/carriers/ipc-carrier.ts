@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { createContext, runInContext } from 'node:vm'
-import type { Bridge } from '../../../src/contract/app-bridge.ts'
-import { channels } from '../../../src/main/ipc-channels.ts'
+import { type AppVerb, type Bridge, verbNames, type VerbWork } from '../../../src/contract/app-bridge.ts'
+import { channelOf } from '../../../src/main/ipc-channels.ts'
 import { serveIpc } from '../../../src/main/window/ipc.ts'
 import { lazyLink } from '../../../src/main/agent/lazy-link.ts'
 import { linkOverBridge } from '../../../src/renderer/link/connection.ts'
@@ -34,10 +34,11 @@ export const ipcCarrier: Carrier = {
     if (!result.ok) throw new Error(result.message)
     const { server } = result
     const client = connectToAgent(place)
-    serveIpc(
-      lazyLink(() => client),
-      { ...silentLog, error: (_, fields) => errors.push(fields) },
-    )
+    serveIpc({
+      link: lazyLink(() => client),
+      log: { ...silentLog, error: (_, fields) => errors.push(fields) },
+      app: {} as VerbWork<AppVerb>,
+    })
     const window = await openWindow()
     return {
       link: linkOverBridge(window.bridge),
@@ -91,7 +92,7 @@ async function openWindow(): Promise<{ readonly bridge: Bridge; readonly close: 
     bridge: metalbar,
     close: () => {
       window.destroy()
-      for (const channel of Object.values(channels)) ipcMain.removeHandler(channel)
+      for (const verb of verbNames) ipcMain.removeHandler(channelOf(verb))
     },
   }
 }

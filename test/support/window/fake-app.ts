@@ -1,34 +1,13 @@
 import type {
-  AppBridge,
   AppPreferences,
   AppState,
+  AppVerb,
   BridgeReply,
   RunLog,
   UpdateAction,
   UpdateState,
 } from '../../../src/contract/app-bridge.ts'
 import type { TraceList } from '../../../src/contract/uninstall.ts'
-
-export const appVerbs = [
-  'appState',
-  'setHubToken',
-  'removeHubToken',
-  'setLoginItem',
-  'prefer',
-  'chooseFile',
-  'openPane',
-  'changePowerRule',
-  'revealLog',
-  'update',
-  'setCommandLink',
-  'moveToApplications',
-  'traces',
-  'uninstall',
-  'keep',
-  'hide',
-  'tearOff',
-] as const satisfies readonly (keyof AppBridge)[]
-export type AppVerb = (typeof appVerbs)[number]
 
 const sampleTraces: TraceList = {
   serving: ['default/phi-4-mini'],
