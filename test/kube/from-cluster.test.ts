@@ -1,7 +1,6 @@
 import { afterAll, describe, expect, test } from 'vitest'
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { askFromCluster, LeftPods, type ProbeTarget } from '../../src/agent-core/doctor/from-cluster.ts'
+import { askFromCluster, type ProbeTarget } from '../../src/agent-core/doctor/from-cluster.ts'
 import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
 import type { ClusterConnection, KubeObject } from '../support/control-plane/admin-client.ts'
@@ -18,20 +17,18 @@ let files = 0
 const pods = { apiVersion: 'v1', kind: 'Pod' }
 const podsHere = (): Promise<KubeObject[]> => cluster().admin.list(pods)
 
-async function probing(options: { connection?: ClusterConnection; limitMs?: number; stateDir?: string } = {}) {
+async function probing(options: { connection?: ClusterConnection; limitMs?: number } = {}) {
   const { connection = cluster().connection, limitMs = 20_000 } = options
   const file = await writeKubeconfig(join(folder.dir, `kubeconfig-${(files += 1)}`), connection)
   const api = new KubeApi(await PinnedContext.load({ file, env: {} }))
-  const stateDir = options.stateDir ?? (await temporaryFolder()).dir
-  const left = await LeftPods.open(stateDir)
   const leaving = new AbortController()
   const target: ProbeTarget = {
     ...{ namespace: cluster().namespace, name: 'tiny', uid: '0f9b1a52-4c1e-4a6e-9d0c-1c7c9f2f5a11' },
     ...{ serviceName: 'tiny', servicePort: 8080, address: '192.0.2.7', port: 50_001 },
   }
-  const answer = askFromCluster(target, { api, image: 'busybox:1.37', left, signal: leaving.signal, limitMs })
+  const answer = askFromCluster(target, { api, image: 'busybox:1.37', signal: leaving.signal, limitMs })
   answer.catch(() => undefined)
-  return { answer, leaving, left, api, stateDir }
+  return { answer, leaving }
 }
 
 /** What a kubelet would say of the Pod. */
@@ -61,7 +58,7 @@ const waiting = (reason: string, message: string) => ({
 
 describe('a Pod that asks from inside the cluster', () => {
   test('may do nothing but ask, and is gone once it has told how far it got', async () => {
-    const { answer, left, api } = await probing()
+    const { answer } = await probing()
     const pod = await eventually(async () => (await podsHere())[0])
     expect(pod).toMatchObject({
       metadata: {
@@ -77,7 +74,6 @@ describe('a Pod that asks from inside the cluster', () => {
     await kubelet(ended("service 1 wget: bad address 'tiny'\naddress 0 fine\n"))
     expect(await answer).toMatchObject({ hop: 'dns', isReached: false })
     expect(await podsHere()).toEqual([])
-    await left.clear(api)
   })
 
   test.each([
@@ -133,14 +129,13 @@ describe('a Pod that asks from inside the cluster', () => {
   })
 
   test('that somebody deletes meanwhile is told at once, and is not looked for again', async () => {
-    const { answer, stateDir } = await probing()
+    const { answer } = await probing()
     const made = await eventually(async () => (await podsHere())[0])
     await cluster().admin.delete({ ...pods, metadata: { name: made.metadata.name } })
     expect(await answer).toMatchObject({
       isReached: false,
       says: expect.stringMatching(/"metalbar-probe-\w+" not found/) as string,
     })
-    expect(JSON.parse(await readFile(join(stateDir, 'probes.json'), 'utf8'))).toMatchObject({ pods: [] })
   })
 
   test('is deleted at once where nobody waits for it any longer', async () => {
@@ -149,23 +144,5 @@ describe('a Pod that asks from inside the cluster', () => {
     leaving.abort(new Error('the person left'))
     await expect(answer).rejects.toThrow('the person left')
     expect(await podsHere()).toEqual([])
-  })
-
-  test('that an agent left which was killed is deleted by the next one, and nothing else is', async () => {
-    await using place = await temporaryFolder()
-    const { api, left } = await probing({ stateDir: place.dir, limitMs: 10 }).then(async (one) => {
-      await one.answer
-      return one
-    })
-    const name = 'metalbar-probe-0123456789'
-    const body = { metadata: { name }, spec: { containers: [{ name: 'probe', image: 'busybox:1.37' }] } }
-    await cluster().admin.create({ ...pods, ...body })
-    await cluster().admin.create({ ...pods, ...body, metadata: { name: 'of-somebody' } })
-    await left.add({ namespace: cluster().namespace, name, server: api.context.server })
-    await left.add({ namespace: cluster().namespace, name: 'of-somebody', server: 'https://another.example' })
-
-    await (await LeftPods.open(place.dir)).clear(api)
-    expect((await podsHere()).map(({ metadata }) => metadata.name)).toEqual(['of-somebody'])
-    await cluster().admin.delete({ ...pods, metadata: { name: 'of-somebody' } })
   })
 })

@@ -2,23 +2,24 @@ import { randomUUID } from 'node:crypto'
 import { mkdir } from 'node:fs/promises'
 import { LinkError, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
 import type { ClusterView } from '../../contract/cluster.ts'
-import type { CommandRequest, CommandResult, ServiceRef } from '../../contract/commands.ts'
+import type { CommandRequest, CommandResult } from '../../contract/commands.ts'
 import type { Answer, Query } from '../../contract/queries.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import type { StreamItem, StreamRequest } from '../../contract/log.ts'
 import type { AgentOptions, ServersAtEnd } from './agent-options.ts'
-import { type ControlRooms, type Machine, openControlRooms } from './control-rooms.ts'
 import { notConnected } from '../cluster/cluster-link.ts'
 import { keyOf, refKey } from '../util/object-key.ts'
-import { followForScrapes, machineRooms, type MachineRooms, type RoomContext } from './machine-rooms.ts'
+import type { AgentRooms } from './agent-rooms.ts'
+import { openRooms } from './rooms.ts'
 import type { Readiness } from '../observability/health-server.ts'
 import { AgentMetrics } from '../observability/agent-metrics.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { adoptServers } from '../servers/adoption.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
+import type { Servers } from '../servers/servers.ts'
 import { isOver } from '../servers/server-state.ts'
-import type { ReadableOutput } from '../servers/output.ts'
 import { noAddress } from '../publishing/host-address.ts'
+import { Commands } from '../api/commands.ts'
 import { answer } from '../api/queries.ts'
 import { followLog } from '../api/server-queries.ts'
 import { countServers } from '../reconcile/server-memory.ts'
@@ -34,13 +35,14 @@ export class Agent {
   readonly #bootId = randomUUID()
   readonly #startedAt = Date.now()
   readonly #snapshots = new SnapshotStore(() => this.#snapshotBase())
-  readonly #context: RoomContext
-  readonly #rooms: MachineRooms
+  /** Ends the rooms in the reverse order of their beginning. */
+  readonly #ends = new AsyncDisposableStack()
   readonly #notices: string[]
   /** Settles in `start`, once what an earlier agent left running is taken over. */
-  readonly #opened = Promise.withResolvers<ControlRooms>()
-  #kept: ControlRooms | undefined
-  #machine: Machine = { performanceCores: undefined, hasMetal: false }
+  readonly #opened = Promise.withResolvers<AgentRooms>()
+  /** Undefined until what is kept in the state folder was read. */
+  #rooms: AgentRooms | undefined
+  #commands: Commands | undefined
   #stopping: Promise<void> | undefined
 
   constructor(options: AgentOptions) {
@@ -48,34 +50,24 @@ export class Agent {
     this.#options = options
     this.#notices = [...notices, ...(identity.notice === undefined ? [] : [identity.notice])]
     this.#opened.promise.catch(() => undefined)
-    this.#context = {
-      options,
-      metrics: this.metrics,
-      snapshots: this.#snapshots,
-      ends: new AsyncDisposableStack(),
-      settings: () => this.#settings,
-      session: () => this.#kept?.link.session,
-    }
-    this.#context.ends.use(this.metrics)
-    this.#context.ends.use(this.#snapshots)
+    this.#ends.use(this.metrics)
+    this.#ends.use(this.#snapshots)
     this.#snapshots.register(() => ({ notices: this.#notices }))
-    this.#rooms = machineRooms(this.#context)
-    followForScrapes(this.#context, this.#rooms, () => this.#kept?.gateway)
   }
 
   /** The machine is about to sleep: nothing is published until {@link resume}. */
   async suspend(): Promise<void> {
-    await this.#kept?.sleep.suspend()
+    await this.#rooms?.sleep.suspend()
   }
 
   /** The machine woke, or may have slept: everything is read and verified again. */
   async resume(): Promise<void> {
-    await this.#kept?.sleep.resume()
+    await this.#rooms?.sleep.resume()
   }
 
   /** The machine runs on mains or on a battery now, unlike before. */
   supplyChanged(): void {
-    void this.#kept?.supply.changed()
+    void this.#rooms?.supply.changed()
   }
 
   snapshot(looker?: Looker): AgentSnapshot {
@@ -84,7 +76,7 @@ export class Agent {
 
   /** One look: servers are asked for their figures first, for as long as a second. */
   async look(): Promise<AgentSnapshot> {
-    await Promise.all([this.#rooms.figures.refresh(), this.#kept?.supply.fresh()])
+    await Promise.all([this.#rooms?.figures.refresh(), this.#rooms?.supply.fresh()])
     return this.#snapshots.get()
   }
 
@@ -94,8 +86,9 @@ export class Agent {
 
   /** Never rejects but where the state folder cannot be used. */
   async command(request: CommandRequest): Promise<CommandResult> {
-    const { commands } = await this.#opened.promise
-    return commands.run(request)
+    const rooms = await this.#opened.promise
+    this.#commands ??= new Commands(rooms)
+    return this.#commands.run(request)
   }
 
   /** Throws LinkError where there is no answer, or the signal is aborted before there is one. */
@@ -106,8 +99,8 @@ export class Agent {
   stream(request: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {
     let leave: Unsubscribe | undefined
     let hasLeft = false
-    const begin = () => {
-      if (!hasLeft) leave = followLog(this.#output(request.service), request, listener)
+    const begin = ({ servers }: AgentRooms) => {
+      if (!hasLeft) leave = followLog(servers.outputOf(refKey(request.service)), request, listener)
     }
     this.#opened.promise.then(begin, (error: unknown) => {
       if (!hasLeft) listener.end(new LinkError('gone', 'The agent could not be started.', { cause: error }))
@@ -116,10 +109,6 @@ export class Agent {
       hasLeft = true
       leave?.()
     }
-  }
-
-  #output(service: ServiceRef): ReadableOutput {
-    return this.#rooms.servers.outputOf(refKey(service))
   }
 
   /** How long requests in flight may hold up a stop, in milliseconds: a server keeps the limit it was started with. */
@@ -135,27 +124,27 @@ export class Agent {
 
   /** Gives a service a new server process; false where it is not known. */
   restart(namespace: string, name: string): boolean {
-    return this.#kept?.link.session?.reconciler.restart(keyOf(namespace, name)) ?? false
+    return this.#rooms?.link.session?.reconciler.restart(keyOf(namespace, name)) ?? false
   }
 
   /** Useful = it sees the cluster, or knows that what it sees is old, and there is an address to publish. */
   readiness(): Readiness {
     const cluster = this.#clusterView()
     if (cluster.state !== 'live' && cluster.state !== 'stale') return { ready: false, message: cluster.message }
-    const { ip, message } = this.#kept?.address.facts ?? noAddress
+    const { ip, message } = this.#rooms?.address.facts ?? noAddress
     if (ip === undefined) return { ready: false, message }
     return { ready: true, message: cluster.message }
   }
 
   /** Returns at once where the cluster is not there: the agent keeps looking for it. Throws what the state folder's disk answers. */
   async start(): Promise<void> {
-    const kept = await this.#begin().catch((error: unknown) => {
+    const rooms = await this.#begin().catch((error: unknown) => {
       this.#opened.reject(error)
       throw error
     })
-    this.#opened.resolve(kept)
-    await kept.link.connect()
-    kept.address.watch()
+    this.#opened.resolve(rooms)
+    await rooms.link.connect()
+    rooms.address.watch()
   }
 
   /**
@@ -163,70 +152,60 @@ export class Agent {
    * servers and what is published to the next agent, which must renew the claims within three minutes. The first call decides.
    */
   stop({ servers = 'stop' }: { servers?: ServersAtEnd } = {}): Promise<void> {
-    this.#stopping ??= servers === 'stop' ? this.#stop() : this.#leave()
+    this.#stopping ??= this.#end(servers)
     return this.#stopping
   }
 
   /** A stop under way, or one that comes, waits for no requests in flight from now on. */
   cutDrains(): void {
-    this.#rooms.servers.cutDrains()
+    this.#rooms?.servers.cutDrains()
   }
 
-  async #stop(): Promise<void> {
-    const { narrator, link, gateway } = this.#kept ?? {}
-    narrator?.leave()
-    await this.#rooms.ledger.leaving()
-    await link?.stopDeciding()
-    await link?.withdraw({ hasServers: this.#runningServers().length > 0 })
-    await Promise.all([this.#rooms.servers.stopAll(), link?.sayStopped(this.#options.identity.displayName)])
-    await link?.release()
+  async #end(servers: ServersAtEnd): Promise<void> {
+    if (this.#rooms) await (servers === 'stop' ? this.#stop(this.#rooms) : this.#leave(this.#rooms))
+    await this.#ends.disposeAsync()
+  }
+
+  async #stop({ narrator, ledger, link, gateway, servers, daemons }: AgentRooms): Promise<void> {
+    narrator.leave()
+    await ledger.leaving()
+    await link.stopDeciding()
+    await link.withdraw({ hasServers: runningServers(servers).length > 0 })
+    await Promise.all([servers.stopAll(), link.sayStopped(this.#options.identity.displayName)])
+    await link.release()
     // Requests that went through it have been answered by the servers, which drained.
     await gateway?.end()
-    await this.#rooms.servers.letGo()
+    await servers.letGo()
     // Nothing is in their memory now.
-    await this.#rooms.daemons.stop()
-    await this.#context.ends.disposeAsync()
+    await daemons.stop()
   }
 
-  #runningServers(): string[] {
-    return [...this.#rooms.servers.state()].filter(([, state]) => !isOver(state)).map(([key]) => key)
-  }
-
-  async #leave(): Promise<void> {
-    await this.#rooms.ledger.leaving()
-    await this.#kept?.link.stopDeciding()
-    const kept = this.#runningServers()
-    await Promise.all([this.#rooms.servers.letGo(), this.#rooms.daemons.letGo()])
+  async #leave({ ledger, link, servers, daemons }: AgentRooms): Promise<void> {
+    await ledger.leaving()
+    await link.stopDeciding()
+    const kept = runningServers(servers)
+    await Promise.all([servers.letGo(), daemons.letGo()])
     this.#options.log.info('servers keep running', {
       services: kept,
       heartbeats: 'stopped: without an agent the cluster calls them stale after 180 s',
     })
-    await this.#context.ends.disposeAsync()
   }
 
   /** Everything but the cluster. */
-  async #begin(): Promise<ControlRooms> {
-    const { platform, log, onLogLevel } = this.#options
-    const { servers, daemons, memory, models, power, installed } = this.#rooms
-    const kept = await openControlRooms({
-      ...this.#context,
-      rooms: this.#rooms,
-      machine: () => this.#machine,
-      isEnding: () => this.#stopping !== undefined,
-    })
-    this.#kept = kept
-    this.#warn(kept.notices)
+  async #begin(): Promise<AgentRooms> {
+    const { options, metrics } = { options: this.#options, metrics: this.metrics }
+    const { platform, log, onLogLevel } = options
+    const isEnding = () => this.#stopping !== undefined
+    const rooms = await openRooms({ options, metrics, snapshots: this.#snapshots, ends: this.#ends, isEnding })
+    this.#rooms = rooms
+    const { settings, servers, daemons, memory, models, power, installed, gateway } = rooms
+    this.#warn(rooms.notices)
     platform.onLimitation?.((sentence) => this.#warn([sentence]))
-    onLogLevel?.(kept.settings.current.logLevel)
-    const performanceCores = await platform.performanceCores().catch((error: unknown) => {
-      log.warn('performance cores not known', { error })
-      return undefined
-    })
-    this.#machine = { performanceCores, hasMetal: (await platform.metal()).available }
+    onLogLevel?.(settings.current.logLevel)
     this.#warn(await daemons.adopt())
-    await this.#adopt(kept)
+    await this.#adopt(rooms)
     daemons.begin()
-    kept.gateway?.start()
+    gateway?.start()
     countServers(servers, memory)
     await memory.start()
     await this.#makeModelStore()
@@ -236,7 +215,7 @@ export class Agent {
     await installed.find().catch(notLooked)
     installed.look().catch(notLooked)
     power.settingsChanged()
-    return kept
+    return rooms
   }
 
   /**
@@ -255,9 +234,8 @@ export class Agent {
     }
   }
 
-  async #adopt({ turns, history }: ControlRooms): Promise<void> {
+  async #adopt({ turns, history, ledger, servers }: AgentRooms): Promise<void> {
     const { platform, log, settings } = this.#options
-    const { ledger, servers } = this.#rooms
     const { stateDir } = settings
     const rules = (runtime: ServerRuntime) => launchRules(this.#settings, runtimes[runtime])
     const onUncleanBoot = () => {
@@ -277,17 +255,17 @@ export class Agent {
 
   /** What counts now: what the agent was started with, and what a person set since. */
   get #settings(): AgentSettings {
-    return this.#kept?.settings.current ?? this.#options.settings
+    return this.#rooms?.settings.current ?? this.#options.settings
   }
 
   #clusterView(): ClusterView {
-    return this.#kept?.link.view() ?? notConnected(this.#options.settings.context)
+    return this.#rooms?.link.view() ?? notConnected(this.#options.settings.context)
   }
 
   #snapshotBase(): SnapshotBase {
     const { identity, platform, version } = this.#options
-    const { ip, message } = this.#kept?.address.facts ?? noAddress
-    const clientProxy = this.#kept?.gateway?.url
+    const { ip, message } = this.#rooms?.address.facts ?? noAddress
+    const clientProxy = this.#rooms?.gateway?.url
     return {
       bootId: this.#bootId,
       version,
@@ -300,9 +278,12 @@ export class Agent {
         ...(ip !== undefined && { address: ip }),
         ...(clientProxy !== undefined && { clientProxy }),
         message,
-        paused: this.#kept?.unloadReasons.pausedSince !== undefined,
+        paused: this.#rooms?.unloadReasons.pausedSince !== undefined,
       },
       cluster: this.#clusterView(),
     }
   }
 }
+
+const runningServers = (servers: Servers): string[] =>
+  [...servers.state()].filter(([, state]) => !isOver(state)).map(([key]) => key)

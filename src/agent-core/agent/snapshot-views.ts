@@ -1,24 +1,16 @@
+import type { AgentRooms } from './agent-rooms.ts'
 import { wayView } from '../api/fit.ts'
 import type { InferenceService, Model } from '../kube/resources.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { MemoryView } from '../memory/watchdog.ts'
 import { urlForPods } from '../publishing/objects.ts'
-import type { Visitor } from '../publishing/visitors.ts'
 import { nameOfDraft } from '../reconcile/draft.ts'
 import { clusterAgreement, type Observation } from '../reconcile/plan/observation.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import { lifeOf, type Exited, type ServerState } from '../servers/server-state.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
-import type { OpenRequests } from '../../contract/gateway.ts'
 import type { MemoryFiguresView, MemoryStateView } from '../../contract/memory.ts'
-import type {
-  CrashView,
-  RuntimeFigures,
-  ServiceFigures,
-  ServiceMemory,
-  ServiceView,
-  Step,
-} from '../../contract/service.ts'
+import type { CrashView, ServiceFigures, ServiceMemory, ServiceView, Step } from '../../contract/service.ts'
 
 /** What the reconciler knows of one service, as a person is shown it. */
 export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revision'> {
@@ -94,33 +86,24 @@ function crashOf({ since, code, signal, message, guess, firstError, memory }: Ex
   }
 }
 
-/** By key of the service. */
-interface MemoryParts {
-  readonly footprints?: ReadonlyMap<string, number> | undefined
-  readonly held?: ReadonlyMap<string, number>
-}
-
-const none: ReadonlyMap<string, number> = new Map()
+type FigureRooms = Pick<AgentRooms, 'memory' | 'figures' | 'energy' | 'gateway' | 'visitors'>
 
 /** By uid: what changes all the time. */
 export function figuresOf(
   reports: readonly ServiceReport[],
-  { footprints = none, held = none }: MemoryParts = {},
-  runtimeOf: (key: string) => RuntimeFigures | undefined = () => undefined,
-  shareWattsOf: (key: string) => number | undefined = () => undefined,
-  gatewayOf: (key: string) => readonly OpenRequests[] = () => [],
-  visitorOf: (key: string) => Visitor | undefined = () => undefined,
+  { memory, figures: runtimes, energy, gateway, visitors }: FigureRooms,
 ): Record<string, ServiceFigures> {
+  const held = memory.held()
   const known = reports.flatMap((report) => {
     const { key } = report
     const { progress } = report.fetch
     const drain = report.server?.kind === 'stopping' ? report.server.drain : undefined
-    const footprintBytes = footprints.get(key)
+    const footprintBytes = memory.view?.footprints.get(key)
     const heldBytes = held.get(key)
-    const runtime = runtimeOf(key)
-    const shareWatts = shareWattsOf(key)
-    const visitor = visitorOf(key)
-    const clients = gatewayOf(key).map(({ door, address, requests }) => ({ door, address, requests }))
+    const runtime = runtimes.view(key)
+    const shareWatts = energy.shareWatts(key)
+    const visitor = visitors.of(key)
+    const clients = gateway?.openOf(key).map(({ door, address, requests }) => ({ door, address, requests })) ?? []
     const figures = {
       ...(progress && { progress }),
       ...(drain && { requestsInFlight: drain.requestsInFlight }),

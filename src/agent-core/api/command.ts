@@ -1,7 +1,6 @@
 import type { ModelLooks } from './model-looks.ts'
 import type { ClusterLink } from '../cluster/cluster-link.ts'
 import type { ClusterSession } from '../cluster/cluster-session.ts'
-import type { LeftPods } from '../doctor/from-cluster.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import type { RelayIngress } from '../gateway/relay-ingress.ts'
 import type { History } from '../history/history.ts'
@@ -44,7 +43,6 @@ export interface Rooms {
   readonly power: Power
   readonly supply: Supply
   readonly address: PublishedAddress
-  readonly leftPods: LeftPods
   readonly relays: RelayIngress
   /** Undefined where this host starts none. */
   readonly gateway: Gateway | undefined

@@ -1,7 +1,6 @@
-import { askFromCluster, type LeftPods, type ProbeTarget } from '../doctor/from-cluster.ts'
+import { askFromCluster, type ProbeTarget } from '../doctor/from-cluster.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import { publishedOf, serviceNameOf, servicePortsOf } from '../publishing/objects.ts'
-import { StateFileError } from '../state/state-file.ts'
 import { LinkError } from '../../contract/client.ts'
 import type { ServiceRef } from '../../contract/commands.ts'
 import type { FromClusterView } from '../../contract/doctor.ts'
@@ -9,14 +8,14 @@ import type { FromClusterView } from '../../contract/doctor.ts'
 /** The smallest that is known everywhere and has what is needed, sh and wget. */
 const usualProbeImage = 'busybox:1.37'
 
-interface FromClusterSources {
-  readonly cluster: Pick<Cluster, 'api' | 'inferenceServices' | 'slices'>
-  readonly left: LeftPods
-}
+type KnownCluster = Pick<Cluster, 'api' | 'inferenceServices' | 'slices'>
+
+/** One Pod at a time in each cluster, so that no client fills it with them. */
+const asked = new WeakSet<KnownCluster>()
 
 /** Has a Pod of the cluster ask a service of this machine. Throws LinkError. */
 export async function fromCluster(
-  { cluster, left }: FromClusterSources,
+  cluster: KnownCluster,
   { service, image = usualProbeImage }: { readonly service: ServiceRef; readonly image?: string | undefined },
   signal: AbortSignal,
 ): Promise<FromClusterView> {
@@ -24,21 +23,18 @@ export async function fromCluster(
   if (!target) {
     throw new LinkError('refused', `${service.namespace}/${service.name} is not published, so there is nothing to ask.`)
   }
+  if (asked.has(cluster)) throw new LinkError('refused', 'Another test Pod is running: wait for its result.')
+  asked.add(cluster)
   try {
-    const found = await left.alone(() => askFromCluster(target, { api: cluster.api, image, left, signal }))
-    if (found) return found
-    throw new LinkError('refused', 'Another test Pod is running: wait for its result.')
-  } catch (error) {
-    if (!(error instanceof StateFileError)) throw error
-    throw new LinkError('refused', `No Pod was created, because the agent could not record it: ${error.message}`, {
-      cause: error,
-    })
+    return await askFromCluster(target, { api: cluster.api, image, signal })
+  } finally {
+    asked.delete(cluster)
   }
 }
 
 /** As the cluster was last heard to have it; undefined while it is not published. */
 function targetOf(
-  { inferenceServices, slices }: FromClusterSources['cluster'],
+  { inferenceServices, slices }: KnownCluster,
   { namespace, name }: ServiceRef,
 ): ProbeTarget | undefined {
   const service = inferenceServices.get(namespace, name)

@@ -68,7 +68,7 @@ async function answerTo(rooms: Rooms, query: Query, signal: AbortSignal): Promis
     case 'unserved':
       return unserved(sessionOf(rooms).reconciler.unserved())
     case 'fromCluster':
-      return fromCluster({ cluster: sessionOf(rooms).cluster, left: rooms.leftPods }, query, signal)
+      return fromCluster(sessionOf(rooms).cluster, query, signal)
     case 'fleet': {
       const { cluster, lease } = sessionOf(rooms)
       return fleet({ api: cluster.api, namespace: lease.ref.namespace, nodeId: rooms.nodeId }, signal)

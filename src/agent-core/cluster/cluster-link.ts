@@ -346,9 +346,9 @@ export class ClusterLink {
       this.#previous = undefined
       this.#moveProblem = undefined
     }
-    const { pin, onReached } = this.#options
+    const { pin } = this.#options
     const { api } = this.#session.cluster
-    this.#pinning = this.#caught(Promise.all([pin.reached(api), onReached(api)]).then(() => undefined))
+    this.#pinning = this.#caught(pin.reached(api))
   }
 
   #complain(message: string, unfinished: readonly Unfinished[]): void {
@@ -388,8 +388,6 @@ interface ClusterLinkOptions extends ClusterChoiceOptions {
   readonly open: (context: PinnedContext, hooks: SessionHooks) => ClusterSession
   /** What must be known before anything is decided in a session. */
   readonly beforeStart: () => Promise<void>
-  /** Called when a cluster answers for the first time. */
-  readonly onReached: (api: KubeApi) => Promise<void>
   /** Called when services were left for good, so that what was reported about them can be forgotten. */
   readonly onLeft: (isLeft: (key: string) => boolean) => void
   /** A move waits no longer for what it leaves, in milliseconds. */

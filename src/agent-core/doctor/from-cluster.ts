@@ -1,10 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { join } from 'node:path'
 import { z } from 'zod'
 import { type ApiError, isApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import { objectMeta, resources } from '../kube/resources.ts'
-import { StateFile, StateFileError } from '../state/state-file.ts'
 import { pause } from '../util/pause.ts'
 import { addressAndPort } from '../../contract/addresses.ts'
 import { sentence } from '../../contract/clean-text.ts'
@@ -35,8 +33,6 @@ export interface ProbeOptions {
   readonly api: KubeApi
   /** Any image that has `sh` and `wget`. */
   readonly image: string
-  /** Remembers the Pod until it is deleted, so that the next agent deletes what this one left. */
-  readonly left: LeftPods
   readonly signal: AbortSignal
   readonly limitMs?: number
 }
@@ -239,10 +235,9 @@ function dialIn(message: string, which: string): Dial | undefined {
 
 /** Has a Pod ask, once, and deletes it whatever comes of it. Never rejects but where it is aborted. */
 export async function askFromCluster(target: ProbeTarget, options: ProbeOptions): Promise<FromClusterView> {
-  const { api, image, left, signal, limitMs = probeLimitMs } = options
+  const { api, image, signal, limitMs = probeLimitMs } = options
   const name = `metalbar-probe-${randomBytes(5).toString('hex')}`
   const { namespace } = target
-  await left.add({ namespace, name, server: api.context.server })
   const limit = AbortSignal.any([signal, AbortSignal.timeout(limitMs)])
   let uid: string | undefined
   try {
@@ -259,11 +254,9 @@ export async function askFromCluster(target: ProbeTarget, options: ProbeOptions)
   } catch (error) {
     signal.throwIfAborted()
     if (!isApiError(error)) throw error
-    // Refused before there was a Pod; one that may not be read is there, and goes below.
-    if (uid === undefined && error.code !== undefined) await left.remove({ namespace, name })
     return refused(error, namespace)
   } finally {
-    await removed(api, { namespace, name, uid }, left)
+    await removed(api, { namespace, name, uid })
   }
 }
 
@@ -290,11 +283,10 @@ const refused = (error: ApiError, namespace: string): FromClusterView => ({
       : `The Pod could not be made in ${namespace}: ${sentence(error.detail, maxSaidBytes)}.`,
 })
 
-/** Never rejects: what cannot be deleted now is remembered, and ends by itself. */
+/** Never rejects: what cannot be deleted now ends by itself, and goes with the InferenceService that owns it. */
 async function removed(
   api: KubeApi,
-  { namespace, name, uid }: { readonly namespace: string; readonly name: string; readonly uid?: string | undefined },
-  left: LeftPods,
+  { namespace, name, uid }: { readonly namespace: string; readonly name: string; readonly uid: string | undefined },
 ): Promise<void> {
   const signal = AbortSignal.timeout(deleteLimitMs)
   try {
@@ -302,72 +294,5 @@ async function removed(
     await api.delete(resources.pods, namespace, name, { uid: known }, signal)
   } catch (error) {
     if (!isApiError(error)) throw error
-    // One that was asked for without an answer may still come.
-    if (error.code !== 404) return
-  }
-  try {
-    await left.remove({ namespace, name })
-  } catch (error) {
-    // Then the next agent looks for it once more.
-    if (!(error instanceof StateFileError)) throw error
-  }
-}
-
-const leftFile = z.looseObject({
-  schema: z.literal(1),
-  pods: z.array(z.object({ namespace: z.string(), name: z.string(), server: z.string() })).max(100),
-})
-
-/** The Pods that were made and may still be there. */
-export class LeftPods {
-  readonly #file: StateFile<z.infer<typeof leftFile>>
-  /** What a person should know of the file, as a sentence. */
-  readonly notice: string | undefined
-  #isAsking = false
-
-  private constructor(file: StateFile<z.infer<typeof leftFile>>) {
-    this.#file = file
-    this.notice = file.notice
-  }
-
-  /** Throws StateFileError. */
-  static async open(stateDir: string): Promise<LeftPods> {
-    const file = join(stateDir, 'probes.json')
-    return new LeftPods(
-      await StateFile.open({
-        file,
-        schema: leftFile,
-        initial: { schema: 1, pods: [] },
-        keeps: 'which Pods asked for this machine',
-      }),
-    )
-  }
-
-  async add(place: z.infer<typeof leftFile>['pods'][number]): Promise<void> {
-    await this.#file.update((before) => ({ ...before, pods: [...before.pods, place].slice(-100) }))
-  }
-
-  async remove({ namespace, name }: { readonly namespace: string; readonly name: string }): Promise<void> {
-    await this.#file.update((before) => ({
-      ...before,
-      pods: before.pods.filter((one) => one.namespace !== namespace || one.name !== name),
-    }))
-  }
-
-  /** One Pod at a time, so that no client fills a cluster with them; undefined where another one asks. */
-  async alone<T>(ask: () => Promise<T>): Promise<T | undefined> {
-    if (this.#isAsking) return undefined
-    this.#isAsking = true
-    try {
-      return await ask()
-    } finally {
-      this.#isAsking = false
-    }
-  }
-
-  /** Deletes what an agent before this one left in this cluster. Never rejects for what the cluster says. */
-  async clear(api: KubeApi): Promise<void> {
-    const here = this.#file.value.pods.filter(({ server }) => server === api.context.server)
-    await Promise.all(here.map((place) => removed(api, place, this)))
   }
 }

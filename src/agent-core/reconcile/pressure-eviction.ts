@@ -15,12 +15,13 @@ import type { Logger } from '../observability/logger.ts'
 import type { Use } from '../servers/poller.ts'
 import type { CountedServer } from '../servers/service-server.ts'
 import { isOver, isUnendable, type ServerState } from '../servers/server-state.ts'
-import type { UnloadReasons } from './unload-reasons.ts'
+import { type UnloadReasons, unloadTarget } from './unload-reasons.ts'
 import type { ServiceReport } from './service-report.ts'
 import type { Narrator } from './narrator.ts'
 import type { Reconciler } from './reconciler.ts'
 
 type KnownServices = Pick<Reconciler, 'report' | 'reports' | 'enqueue'>
+type ClusterAddress = Parameters<typeof unloadTarget>[0]
 
 export interface PressureEvictionOptions {
   readonly memory: Memory
@@ -29,7 +30,7 @@ export interface PressureEvictionOptions {
   /** Those that have been ready. */
   readonly servers: () => readonly Pick<CountedServer, 'key' | 'look'>[]
   /** Undefined while there is no cluster: then nothing is evicted, and nothing comes back. */
-  readonly session: () => { readonly reconciler: KnownServices; readonly clusterUrl: string } | undefined
+  readonly session: () => { readonly reconciler: KnownServices; readonly cluster: ClusterAddress } | undefined
   readonly isEnabled: () => boolean
   /** For tests: see EvictionQuestion. */
   readonly share?: number | undefined
@@ -127,15 +128,15 @@ export class PressureEviction implements Disposable {
   /** False where the service is no longer known. */
   #carryOut(key: string, why: string): boolean {
     const { session, unloadReasons, narrator, onEvicted } = this.#options
-    const { reconciler, clusterUrl } = session() ?? {}
+    const { reconciler, cluster } = session() ?? {}
     const report = reconciler?.report(key)
-    if (!reconciler || report?.uid === undefined || clusterUrl === undefined) return false
+    if (!reconciler || !cluster || report?.uid === undefined) return false
     const { uid, namespace, name } = report
     const now = this.#now()
     const message = `Evicted from memory, which was critically short: ${why} It comes back automatically once that has passed.`
     unloadReasons.remember(uid, evictedOnceMore(unloadReasons.eviction(uid), now))
     const since = new Date(now).toISOString()
-    unloadReasons.unload({ uid, namespace, name, cluster: clusterUrl }, { kind: 'evicted', since, message })
+    unloadReasons.unload(unloadTarget(cluster, { uid, namespace, name }), { kind: 'evicted', since, message })
     narrator.tell(key, { kind: 'evicted', why, message, priority: priorityOf(report) })
     onEvicted()
     reconciler.enqueue(key)

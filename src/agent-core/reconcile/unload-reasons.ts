@@ -1,6 +1,5 @@
 import { join } from 'node:path'
 import { z } from 'zod'
-import type { Cluster } from '../kube/cluster.ts'
 import type { EvictionRecord } from '../memory/eviction.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StateFile } from '../state/state-file.ts'
@@ -91,7 +90,7 @@ export interface UnloadTarget extends Place {
 }
 
 export const unloadTarget = (
-  { api }: Pick<Cluster, 'api'>,
+  { api }: { readonly api: { readonly context: { readonly server: string } } },
   { uid, namespace, name }: Pick<UnloadTarget, 'uid' | 'namespace' | 'name'>,
 ): UnloadTarget => ({ uid, namespace, name, cluster: api.context.server })
 

@@ -12,7 +12,7 @@ export const stateNames = {
   logs: ['metalbar.log', 'metalbar.old.log', 'runs', 'gateway.log'],
   state: [
     ...['agent.lock', 'agent.sock', 'gateway.sock', 'gateway.pid', 'node.json', 'ledger.json', 'absences.json'],
-    ...['history.jsonl', 'model-store.json', 'log-file.json', 'update.json', 'probes.json'],
+    ...['history.jsonl', 'model-store.json', 'log-file.json', 'update.json'],
     // `command` has the copy of the command that the service and the app start.
     // `runtimes` has those that were installed below this folder.
     // `daemons` has what belongs to those that the agent starts.

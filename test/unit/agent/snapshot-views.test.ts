@@ -26,11 +26,14 @@ test('the URL is the one of the Service that this machine published, and absent 
 
 test('a share of the memory is told where it is more than what was measured', () => {
   const report = { ...reportOf('ready'), fetch: {} } as ServiceReport
-  const parts = (measured: number, held: number) => ({
-    footprints: new Map([['ns/a.b', measured]]),
-    held: new Map([['ns/a.b', held]]),
-  })
-  expect([figuresOf([report], parts(5, 7)), figuresOf([report], parts(8, 7)), figuresOf([report])]).toEqual([
+  const nothing = () => undefined
+  const figures = (measured?: number, held?: number) => {
+    const of = (bytes?: number) => new Map(bytes === undefined ? [] : [['ns/a.b', bytes]])
+    const memory = { held: () => of(held), view: { footprints: of(measured) } }
+    const others = { figures: { view: nothing }, energy: { shareWatts: nothing }, visitors: { of: nothing } }
+    return figuresOf([report], { memory, ...others, gateway: undefined } as unknown as Parameters<typeof figuresOf>[1])
+  }
+  expect([figures(5, 7), figures(8, 7), figures()]).toEqual([
     { a: { footprintBytes: 5, heldBytes: 7 } },
     { a: { footprintBytes: 8 } },
     {},

@@ -82,7 +82,7 @@ beforeEach(async () => {
     narrator: { tell },
     servers: () => [...pollers].map(([key, poller]) => ({ key, look: (how) => poller.look(how) })),
     session: () => ({
-      clusterUrl,
+      cluster: { api: { context: { server: clusterUrl } } },
       reconciler: {
         report: (key) => known().find((report) => report.key === key),
         reports: known,
