@@ -89,6 +89,11 @@ export class CountingApi extends KubeApi {
     return super.mergePatch(...parameters)
   }
 
+  override apply(...parameters: Parameters<KubeApi['apply']>): Promise<unknown> {
+    this.#seen.push(`APPLY ${parameters[0].plural}`)
+    return super.apply(...parameters)
+  }
+
   override async delete(...parameters: Parameters<KubeApi['delete']>): Promise<void> {
     const [{ plural }, , name] = parameters
     this.#seen.push(`DELETE ${plural}`)
@@ -136,7 +141,6 @@ export async function startPublishingRoom<P extends AsyncDisposable & Pick<Publi
     services: { resource: resources.services, parse: parseService, cache: services },
     slices: { resource: resources.endpointSlices, parse: parseSlice, cache: slices },
     endpoints: resources.endpoints,
-    namespace,
     node: { id: node, displayName: `${node}.local` },
     agentVersion: 'v0.0.1-test',
     log: {

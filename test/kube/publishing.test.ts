@@ -39,7 +39,8 @@ describe('publishing', () => {
       'POST endpointslices',
       'POST services',
       'PATCH endpointslices',
-      'POST endpoints',
+      'GET endpoints',
+      'APPLY endpoints',
     ])
 
     const metadata = {
@@ -147,7 +148,7 @@ describe('publishing', () => {
     })
     agent.api.takeRequests()
     await done(publisher.unpublish(target))
-    expect(agent.api.takeRequests()).toEqual(['DELETE endpoints', 'DELETE endpointslices'])
+    expect(agent.api.takeRequests()).toEqual(['GET endpoints', 'DELETE endpoints', 'DELETE endpointslices'])
     expect(publisher.observe(target)).toMatchObject({
       claim: { kind: 'absent' },
       service: { kind: 'ours' },
@@ -184,7 +185,7 @@ describe('publishing', () => {
     // Of one type no slice is made again.
     agent.api.takeRequests()
     await done(agent.publisher.publish(target, { ...server, address: 'fd00::21' }))
-    expect(agent.api.takeRequests()).toEqual(['PATCH endpointslices', 'PATCH endpoints'])
+    expect(agent.api.takeRequests()).toEqual(['PATCH endpointslices', 'APPLY endpoints'])
     await done(agent.publisher.publish(target, server))
     expect(await typeAndAddress()).toEqual(['IPv4', '192.0.2.7'])
     await eventually(() => other.publisher.observe(target).claim.kind === 'foreign')
@@ -686,7 +687,7 @@ describe('publishing when the cluster misbehaves', () => {
       const { sim, cluster, agent } = room
       const target = await cluster.inferenceService('hanging')
       await done(agent.publisher.claim(target))
-      const stalled = sim.faults.add({ on: { resource, verb: 'create' }, fault: { kind: 'stall' } })
+      const stalled = sim.faults.add({ on: { resource, verb: ['create', 'patch'] }, fault: { kind: 'stall' } })
       const writes = [agent.publisher.publish(target, server), agent.publisher.ensureService(target)]
       await eventually(() => stalled.hits > 0)
       const withdrawn = agent.publisher.withdraw(target)
@@ -730,7 +731,7 @@ describe('publishing when the cluster misbehaves', () => {
     expect(seen().claim.kind).not.toBe('foreign')
   })
 
-  test('Endpoints that others change or delete are put right after the next look at all of them, and a refusal is tried again', async () => {
+  test('Endpoints that others change or delete are applied again after five minutes, and so is what was refused', async () => {
     await using room = await publishingInSimulation({ renewEveryMs: 20 })
     const { sim, cluster, agent } = room
     const target = await cluster.inferenceService('legacy')
@@ -742,41 +743,35 @@ describe('publishing when the cluster misbehaves', () => {
     await serve(agent, target)
     expect(agent.warnings.map(({ message }) => message)).toEqual(['Endpoints left alone'])
     const { hits } = forbidden
-    using looks = vi.spyOn(EndpointsWriter.prototype, 'lookAtAll')
-    await eventually(() => looks.mock.settledResults.length > 3)
+    const renewals = async (atLeast: number) => {
+      const seen: string[] = []
+      await eventually(() => seen.push(...agent.api.takeRequests()) >= atLeast)
+    }
+    await renewals(3)
     expect(forbidden.hits).toBe(hits)
     forbidden.remove()
-    agent.clock.now += 30_000
+    const later = async () => {
+      agent.clock.now += 300_000
+      // The claim was not renewed for so long by this clock.
+      await eventually(() => agent.publisher.observe(target).claim.kind === 'ours')
+    }
+    await later()
     await eventually(() => cluster.find('endpoints', 'legacy'))
     await cluster.delete('endpoints', 'legacy')
+    await renewals(3)
+    expect(await cluster.find('endpoints', 'legacy')).toBeUndefined()
+    await later()
     await eventually(() => cluster.find('endpoints', 'legacy'))
-    await cluster.patch('endpoints', 'legacy', {
-      subsets: [{ addresses: [{ ip: '192.0.2.99' }], ports: [{ port: 1 }] }],
+    const subsets = [{ addresses: [{ ip: '192.0.2.99' }], ports: [{ port: 1 }] }]
+    await cluster.patch('endpoints', 'legacy', { subsets })
+    await later()
+    await eventually(async () => {
+      expect((await cluster.get('endpoints', 'legacy'))['subsets']).toMatchObject([
+        { addresses: [{ ip: server.address }] },
+      ])
+      return true
     })
-    await eventually(async () =>
-      JSON.stringify((await cluster.get('endpoints', 'legacy'))['subsets']).includes(server.address),
-    )
-    const unlisted = sim.faults.add({
-      on: { verb: 'list', resource: 'endpoints' },
-      times: Infinity,
-      fault: { kind: 'status', code: 403, reason: 'Forbidden', message: 'not a list' },
-    })
-    await eventually(() => unlisted.hits > 0)
-    await cluster.delete('endpoints', 'legacy')
-    await eventually(() => cluster.find('endpoints', 'legacy'))
     expect(agent.warnings).toHaveLength(1)
-  })
-
-  test('without Endpoints of its own an agent lists none', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const looks = vi.spyOn(EndpointsWriter.prototype, 'lookAtAll')
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a', {
-      renewEveryMs: 20,
-    })
-    const lists = vi.spyOn(agent.api, 'pages')
-    const before = looks.mock.settledResults.length
-    await eventually(() => looks.mock.settledResults.length > before + 2)
-    expect(lists).not.toHaveBeenCalled()
   })
 
   test('Endpoints whose removal fails are removed with the next try', async () => {
@@ -797,14 +792,11 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test('Endpoints are kept as the last publication wants them, also where that waited for its turn behind another', async () => {
-    await using sim = await KubeSim.start({ garbageCollection: false })
-    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
-    const looks = vi.spyOn(EndpointsWriter.prototype, 'lookAtAll')
-    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a', {
-      renewEveryMs: 50,
-    })
+    await using room = await publishingInSimulation({ renewEveryMs: 20 })
+    const { cluster, agent } = room
     const target = await cluster.inferenceService('late')
     await serve(agent, target)
+    const applied = vi.spyOn(agent.api, 'apply')
     const patch = agent.api.mergePatch.bind(agent.api)
     const gate = Promise.withResolvers<undefined>()
     const patches = vi.spyOn(agent.api, 'mergePatch').mockImplementation(async (...parameters) => {
@@ -812,57 +804,31 @@ describe('publishing when the cluster misbehaves', () => {
       return patch(...parameters)
     })
     const moved = { ...target, endpointPort: 9_000 }
-    const published = agent.publisher.publish(moved, server)
     await eventually(() => patches.mock.calls.length > 0)
-    const before = looks.mock.calls.length
-    // The look that is under way may have listed before; one that waits for its turn already is followed by no other.
-    const hasLooked = () => looks.mock.settledResults.slice(before).some(({ type }) => type === 'fulfilled')
-    await eventually(hasLooked, { timeoutMs: 2_000 }).catch(() => undefined)
+    const published = agent.publisher.publish(moved, server)
     gate.resolve(undefined)
     await done(published)
-    // Work queued meanwhile has its turn before this.
-    await done(agent.publisher.claim(moved))
-    const written = patches.mock.calls.filter(([{ plural }]) => plural === 'endpoints')
-    expect(written.map(([, , , body]) => body)).toMatchObject([{ subsets: [{ ports: [{}, { name: 'endpoint' }] }] }])
+    await eventually(() => patches.mock.calls.length > 3)
+    expect(applied.mock.calls.map(([, , , body]) => body)).toMatchObject([
+      { subsets: [{ ports: [{}, { name: 'endpoint' }] }] },
+    ])
   })
 
-  test('Endpoints of somebody else are looked at again after 30 s, and then ever more seldom', async () => {
+  test('Endpoints of somebody else are looked at again every five minutes', async () => {
     await using room = await publishingInSimulation()
     const { cluster, agent } = room
     await cluster.create('endpoints', { metadata: { name: 'theirs' }, subsets: [] })
     const clock = { now: 0 }
     const writer = new EndpointsWriter({
       ...{ api: agent.api, resource: resources.endpoints, log: silentLog, signal: new AbortController().signal },
-      ...{ monotonicNow: () => clock.now, random: () => 0 },
+      monotonicNow: () => clock.now,
     })
     const looks: number[] = []
-    for (; clock.now <= 240_000; clock.now += 10_000) {
-      await writer.write({ ...publication, namespace: 'default', name: 'theirs', serviceName: 'theirs' })
+    for (; clock.now <= 700_000; clock.now += 10_000) {
+      await writer.apply({ ...publication, namespace: 'default', name: 'theirs', serviceName: 'theirs' })
       if (agent.api.takeRequests().length > 0) looks.push(clock.now / 1_000)
     }
-    expect(looks).toEqual([0, 30, 90, 210])
-  })
-
-  test('Endpoints that are written while all are listed are known as they were written', async () => {
-    await using room = await publishingInSimulation()
-    const { cluster, agent } = room
-    const { uid } = await cluster.inferenceService('listed')
-    const wanted = { ...publication, namespace: 'default', name: 'listed', serviceName: 'listed', uid }
-    const moved = { ...wanted, published: { ...server, port: 53_212 } }
-    const writer = new EndpointsWriter({
-      ...{ api: agent.api, resource: resources.endpoints, log: silentLog, signal: new AbortController().signal },
-      ...{ monotonicNow: () => 0, random: () => 0 },
-    })
-    await writer.write(wanted)
-    const pages = agent.api.pages.bind(agent.api)
-    vi.spyOn(agent.api, 'pages').mockImplementationOnce(async function* (...parameters) {
-      for await (const page of pages(...parameters)) {
-        await writer.write(moved)
-        yield page
-      }
-    })
-    expect(await writer.lookAtAll('default')).toBe(true)
-    expect([writer.isCurrent(moved), writer.isCurrent(wanted)]).toEqual([true, false])
+    expect(looks).toEqual([0, 300, 600])
   })
 
   test.each(['app', 'llmkube.ai/managed-by'])(
@@ -898,32 +864,6 @@ describe('publishing when the cluster misbehaves', () => {
       expect(seen()).toMatchObject({ serviceUpToDate: true, serviceEdits: undefined })
     },
   )
-
-  test('Endpoints that a webhook changes in every answer are put right three times at once, and then now and then', async () => {
-    await using room = await publishingInSimulation()
-    const { cluster, agent } = room
-    const target = await cluster.inferenceService('hooked')
-    changeInFlight(agent, 'endpoints', { metadata: { labels: { app: 'another' } } })
-    await serve(agent, target)
-    agent.api.takeRequests()
-    const publishAll = async (published = server) => {
-      for (let pass = 0; pass < 20; pass += 1) await done(agent.publisher.publish(target, published))
-      return agent.api.takeRequests().filter((request) => request === 'PATCH endpoints')
-    }
-    expect(await publishAll()).toHaveLength(3)
-    expect(agent.publisher.observe(target).complete).toBe(true)
-    expect(agent.warnings).toMatchObject([
-      {
-        message: 'Endpoints changed by others',
-        fields: { reason: expect.stringMatching(/^Endpoints default\/hooked keeps being changed/) as string },
-      },
-    ])
-    agent.clock.now += 30_000
-    expect(await publishAll()).toHaveLength(1)
-    expect(await publishAll({ ...server, port: 53_212 })).toHaveLength(1)
-    expect(agent.warnings).toHaveLength(1)
-    expect(await cluster.get('endpoints', 'hooked')).toMatchObject({ subsets: [{ ports: [{ port: 53_212 }] }] })
-  })
 
   test('what the service itself changes about its ports is nobody else’s edit', async () => {
     await using room = await publishingInSimulation()
@@ -978,16 +918,15 @@ describe('publishing when the cluster misbehaves', () => {
     expect(agent.publisher.observe(target).claim).toEqual({ kind: 'released' })
   })
 
-  test('Endpoints that are refused each time do not keep a claim from others for good', async () => {
+  test('Endpoints that are refused do not keep a claim from others', async () => {
     await using room = await publishingInSimulation()
     const { sim, cluster, agent } = room
     const target = await cluster.inferenceService('stuck')
     await serve(agent, target)
     sim.faults.add({ on: { resource: 'endpoints' }, times: Infinity, fault: { kind: 'status', code: 500 } })
-    for (const _try of [1, 2]) await expect(agent.publisher.release(target)).rejects.toMatchObject({ code: 500 })
     await done(agent.publisher.release(target))
     expect(agent.publisher.observe(target).claim).toEqual({ kind: 'released' })
-    expect(agent.warnings.map(({ message }) => message)).toEqual(['Endpoints left as they are'])
+    expect(agent.warnings.map(({ message }) => message)).toEqual(['Endpoints left alone'])
   })
 
   test('edits of a Service by others keep no agent from a claim that is free', async () => {

@@ -59,7 +59,6 @@ export function clusterSession(options: SessionOptions): ClusterSession {
     services: { resource: resources.services, parse: parseService, cache: cluster.services },
     slices: { resource: resources.endpointSlices, parse: parseEndpointSlice, cache: cluster.slices },
     endpoints: resources.endpoints,
-    namespace,
     node: { id: identity.nodeId, displayName: identity.displayName },
     agentVersion,
     mode: options.publishMode,

@@ -263,6 +263,18 @@ export class KubeApi {
     return this.#patch(pathOf(resource, namespace, name), { ...mergePatch, answer: objectOf(resource), body, signal })
   }
 
+  /** Server-side apply, by force: what is there no longer says what others wrote into the same fields. A uid in `metadata` is a precondition. */
+  async apply(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    body: object,
+    signal?: AbortSignal,
+  ): Promise<unknown> {
+    const path = pathOf(resource, namespace, name)
+    return this.#patch(path, { ...forcedApply, answer: objectOf(resource), body: withType(resource, body), signal })
+  }
+
   /** Server-side apply of the fields we own on `/status`, taken by force. */
   async applyStatus(
     resource: Resource,

@@ -10,7 +10,7 @@ import { within } from '../util/within.ts'
 import { lostTo, type ClaimJudgement, isDeletable, isElsewhere, isHeld } from './claim.ts'
 import { holderOf } from './objects.ts'
 import { type ClaimedSlice, ClaimedSlices } from './claimed-slice.ts'
-import { EndpointsUpkeep, EndpointsWriter } from './endpoints.ts'
+import { EndpointsWriter } from './endpoints.ts'
 import { HeartbeatPulse } from './heartbeat.ts'
 import {
   annotations,
@@ -207,8 +207,6 @@ export interface PublisherOptions extends PublicationsOptions {
   readonly slices: WatchedKind<EndpointSlice>
   /** core/v1 Endpoints, for readers that know no slices; undefined = they are not written. */
   readonly endpoints: Resource | undefined
-  /** Where they are looked for; absent = in all namespaces. */
-  readonly namespace?: string | undefined
   readonly log: Logger
   /** Something changed that no watch tells: a claim was lost, or could not be renewed. Key = namespace/name. */
   readonly onChange: (key: string) => void
@@ -234,7 +232,6 @@ export class Publisher {
   readonly #slices: ClaimedSlices
   readonly #service: ServiceWriter
   readonly #endpoints: EndpointsWriter
-  readonly #endpointsUpkeep: EndpointsUpkeep
   readonly #stopped = new AbortController()
 
   constructor(options: PublisherOptions) {
@@ -247,7 +244,7 @@ export class Publisher {
     this.#publication = publicationsOf(options)
     this.pulse = options.pulse ?? new HeartbeatPulse({ random, everyMs: options.renewEveryMs })
     this.#service = new ServiceWriter({ api, services, nameOf, monotonicNow, signal })
-    this.#endpoints = new EndpointsWriter({ api, resource, log, signal, monotonicNow, random })
+    this.#endpoints = new EndpointsWriter({ api, resource, log, signal, monotonicNow })
     this.#slices = new ClaimedSlices({
       api,
       slices,
@@ -259,19 +256,9 @@ export class Publisher {
       random,
       pulse: this.pulse,
       publication: this.#publication,
-      onRenewed: (target, slice) => this.#endpointsUpkeep.renewed(target, publishedOf(slice)),
+      onRenewed: (target, slice) => this.#keepEndpoints(target, publishedOf(slice)),
       onChange: options.onChange,
     })
-    this.#endpointsUpkeep = new EndpointsUpkeep({
-      endpoints: this.#endpoints,
-      slices: this.#slices,
-      publication: this.#publication,
-      namespace: options.namespace,
-      log,
-      signal,
-      everyMs: options.renewEveryMs,
-    })
-    if (resource) this.#endpointsUpkeep.start()
   }
 
   /** From the caches alone. A claim found to be ours, as after a restart, is renewed from now on. */
@@ -304,7 +291,7 @@ export class Publisher {
       const obstacle = await this.#findObstacle(target)
       return obstacle ?? slice.takeOver(target)
     })
-    return this.#thenBeside(target, takenOver, () => this.#writeEndpoints(target, undefined, { reread: true }))
+    return this.#thenBeside(target, takenOver, () => this.#writeEndpoints(target, undefined, { afterOthers: true }))
   }
 
   /** For an agent that sees a dead claim and cannot serve: no traffic may go to the dead address. */
@@ -391,7 +378,7 @@ export class Publisher {
       }
       const shown = slice.cached(target)
       // The claim goes last: as long as it is held, something is left to do.
-      if (shown) await slice.beside(() => this.#endpointsUpkeep.writeLast(target, publishedOf(shown)))
+      if (shown) await slice.beside(() => this.#writeEndpoints(target, publishedOf(shown)))
       const released = await slice.release(target)
       this.#endpoints.forget(refKey(target))
       return released
@@ -476,7 +463,6 @@ export class Publisher {
   /** Ends renewals and requests at once; the claims stay as they are. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopped.abort()
-    this.#endpointsUpkeep[Symbol.dispose]()
     await this.#slices[Symbol.asyncDispose]()
   }
 
@@ -503,10 +489,16 @@ export class Publisher {
   async #writeEndpoints(
     target: PublishTarget,
     published: Published | undefined,
-    options?: { readonly reread?: boolean },
+    options?: { readonly afterOthers: boolean },
   ): Promise<WriteResult> {
-    await this.#endpoints.write(this.#publication(target, published), options)
+    await this.#endpoints.apply(this.#publication(target, published), options)
     return done
+  }
+
+  /** With a renewal of the claim: a failure stops nothing, and the next renewal tries again. */
+  #keepEndpoints(target: PublishTarget, published: Published | undefined): void {
+    const kept = this.#slices.of(target).beside(() => this.#writeEndpoints(target, published))
+    kept.catch((error: unknown) => this.#options.log.debug('Endpoints not kept', { key: refKey(target), error }))
   }
 
   /** The slice goes last: as long as it is there, something is left to do. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { holderOf } from '../../../src/agent-core/publishing/objects.ts'
-import { endpointsBody, endpointsPatch } from '../../../src/agent-core/publishing/endpoints.ts'
+import { endpointsBody } from '../../../src/agent-core/publishing/endpoints.ts'
 import {
   collidesWith,
   heartbeatAt,
@@ -128,8 +128,7 @@ describe('the objects on the wire', () => {
       subsets: [{ addresses: [{ ip: '192.0.2.7' }], ports }],
     })
     const withdrawn = { ...publication, published: { address: '192.0.2.7', port: 53211, ready: false } }
-    expect(endpointsPatch(withdrawn, sliceOf(publication))).toEqual({
-      metadata: { labels, ownerReferences },
+    expect(endpointsBody(withdrawn)).toMatchObject({
       subsets: [{ notReadyAddresses: [{ ip: '192.0.2.7' }], ports }],
     })
     expect(endpointsBody({ ...publication, published: undefined })).toMatchObject({ subsets: [] })
