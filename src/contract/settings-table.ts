@@ -137,92 +137,31 @@ export const clusterRows = {
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
+/** The path of a program that a person installs; see `findExecutable`. */
+const program = (flag: string, help: string) =>
+  ({
+    kind: 'executable',
+    schema: absolutePath,
+    defaultMeans:
+      '/opt/homebrew/bin, then /usr/local/bin, then ~/.local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
+    section: 'Runtimes',
+    flag,
+    flagTakes: {
+      what: 'a name without a slash is searched for in PATH',
+      schema: nonEmpty,
+    },
+    help,
+    counts: 'nextServer',
+    trust: 'shell',
+  }) as const satisfies EditableRow
+
 export const serverRows = {
-  llamaServer: {
-    kind: 'executable',
-    schema: absolutePath,
-    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
-    section: 'Runtimes',
-    flag: 'llama-server',
-    aliases: ['llama-server-bin'],
-    flagTakes: {
-      what: 'a name without a slash is searched for in PATH',
-      schema: nonEmpty,
-    },
-    help: 'path of the llama-server binary',
-    counts: 'nextServer',
-    trust: 'shell',
-  },
-  mlxLm: {
-    kind: 'executable',
-    schema: absolutePath,
-    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
-    section: 'Runtimes',
-    flag: 'mlx-lm-bin',
-    flagTakes: {
-      what: 'a name without a slash is searched for in PATH',
-      schema: nonEmpty,
-    },
-    help: 'path of mlx_lm.server',
-    counts: 'nextServer',
-    trust: 'shell',
-  },
-  mlxServer: {
-    kind: 'executable',
-    schema: absolutePath,
-    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
-    section: 'Runtimes',
-    flag: 'mlx-server-bin',
-    flagTakes: {
-      what: 'a name without a slash is searched for in PATH',
-      schema: nonEmpty,
-    },
-    help: 'path of the mlx-server binary',
-    counts: 'nextServer',
-    trust: 'shell',
-  },
-  vllmSwift: {
-    kind: 'executable',
-    schema: absolutePath,
-    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
-    section: 'Runtimes',
-    flag: 'vllm-swift-bin',
-    flagTakes: {
-      what: 'a name without a slash is searched for in PATH',
-      schema: nonEmpty,
-    },
-    help: 'path of the vllm-swift binary',
-    counts: 'nextServer',
-    trust: 'shell',
-  },
-  tensorfold: {
-    kind: 'executable',
-    schema: absolutePath,
-    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
-    section: 'Runtimes',
-    flag: 'tensorfold-bin',
-    flagTakes: {
-      what: 'a name without a slash is searched for in PATH',
-      schema: nonEmpty,
-    },
-    help: 'path of the tensorfold binary',
-    counts: 'nextServer',
-    trust: 'shell',
-  },
-  ollamaBin: {
-    kind: 'executable',
-    schema: absolutePath,
-    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
-    section: 'Runtimes',
-    flag: 'ollama-bin',
-    flagTakes: {
-      what: 'a name without a slash is searched for in PATH',
-      schema: nonEmpty,
-    },
-    help: 'path of the ollama binary that --ollama-start starts',
-    counts: 'nextServer',
-    trust: 'shell',
-  },
+  llamaServer: { ...program('llama-server', 'path of the llama-server binary'), aliases: ['llama-server-bin'] },
+  mlxLm: program('mlx-lm-bin', 'path of mlx_lm.server'),
+  mlxServer: program('mlx-server-bin', 'path of the mlx-server binary'),
+  vllmSwift: program('vllm-swift-bin', 'path of the vllm-swift binary'),
+  tensorfold: program('tensorfold-bin', 'path of the tensorfold binary'),
+  ollamaBin: program('ollama-bin', 'path of the ollama binary that --ollama-start starts'),
   ollamaStart: {
     kind: 'switch',
     schema: z.boolean({ error: 'must be true or false' }),
@@ -233,20 +172,7 @@ export const serverRows = {
     counts: 'now',
     trust: 'page',
   },
-  omlxBin: {
-    kind: 'executable',
-    schema: absolutePath,
-    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
-    section: 'Runtimes',
-    flag: 'omlx-bin',
-    flagTakes: {
-      what: 'a name without a slash is searched for in PATH',
-      schema: nonEmpty,
-    },
-    help: 'path of the omlx binary that --omlx-start starts',
-    counts: 'nextServer',
-    trust: 'shell',
-  },
+  omlxBin: program('omlx-bin', 'path of the omlx binary that --omlx-start starts'),
   omlxStart: {
     kind: 'switch',
     schema: z.boolean({ error: 'must be true or false' }),
@@ -462,6 +388,7 @@ export const powerRows = {
     // It chooses which program is run, and whether root runs it.
     trust: 'shell',
   },
+  macmonBin: { ...program('macmon-bin', 'path of the macmon binary'), section: 'Power', counts: 'now' },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
 /** As the Go agent reads `--log-level`: whatever it does not know means info. */

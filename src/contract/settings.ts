@@ -18,7 +18,6 @@ export const startSettingNames = [
   'allowedDownloadHosts',
   'hubLoginNamespaces',
   'runtime',
-  'runtimes',
   'allowUnsafeExtraArgs',
   'allowedEnv',
   'ollamaPort',
@@ -31,7 +30,6 @@ export const startSettingNames = [
   'clientPort',
   'ingressPort',
   'metricsAddress',
-  'metricsTokenFile',
   'stateDir',
   'logFile',
 ] as const

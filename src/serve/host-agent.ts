@@ -4,7 +4,11 @@ import { Agent } from '../agent-core/agent/agent.ts'
 import type { AgentOptions, ServersAtEnd } from '../agent-core/agent/agent-options.ts'
 import { startHealthServer } from '../agent-core/observability/health-server.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
-import { startMetricsListener, type MetricsListenerOptions } from '../agent-core/observability/metrics-listener.ts'
+import {
+  metricsTokenIn,
+  startMetricsListener,
+  type MetricsListenerOptions,
+} from '../agent-core/observability/metrics-listener.ts'
 import type { Platform, PortHolder } from '../agent-core/platform/platform.ts'
 import { startNotices, type AgentSettings } from '../agent-core/settings/settings.ts'
 import { acquireLock, startTimeOf } from '../agent-core/state/lock.ts'
@@ -173,14 +177,13 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   }
 }
 
-/** Undefined where nobody asked for it, or no token is named, which a notice says. */
+/** Undefined where nobody asked for it. */
 async function listenForPrometheus(
-  { metricsAddress, metricsTokenFile: tokenFile }: AgentSettings,
+  { metricsAddress, stateDir }: AgentSettings,
   options: Omit<MetricsListenerOptions, 'address' | 'tokenFile'>,
 ) {
   const address = metricsAddress === undefined ? undefined : parseAddressAndPort(metricsAddress)
-  if (!address || tokenFile === undefined) return undefined
-  return startMetricsListener({ ...options, address, tokenFile })
+  return address && startMetricsListener({ ...options, address, tokenFile: metricsTokenIn(stateDir) })
 }
 
 /** No process group has this number, so that every listener is named. */

@@ -72,7 +72,7 @@ describe('a machine on which no agent runs, as metal-agent doctor finds it', () 
     let out = ''
     const ours = ['--namespace', real().namespace, '--port', String(port), '--client-port', '0', '--ollama-port', '0']
     const files = ['--model-store', join(folder, 'models'), '--llama-server-bin', join(folder, 'llama-server')]
-    const args = [...ours, ...files, '--omlx-port', '0', '--runtimes', 'llama-server', ...flags]
+    const args = [...ours, ...files, '--omlx-port', '0', ...flags]
     await main(['doctor', '--json', '--state-dir', join(folder, 'state'), '--', ...args], {
       stdout: { write: (text: string) => (out += text) },
       stderr: { write: () => true },

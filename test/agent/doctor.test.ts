@@ -156,9 +156,8 @@ test('a report has no token that the agent logs in with, wherever it stands: of 
     metadata,
     spec: { modelRef: 'tiny' },
   })
-  const files = { hub: `${folder.dir}/hub`, metrics: `${folder.dir}/metrics`, plugin: `${folder.dir}/plugin` }
+  const files = { hub: `${folder.dir}/hub`, plugin: `${folder.dir}/plugin` }
   await writeFile(files.hub, planted.hub)
-  await writeFile(files.metrics, planted.metrics, { mode: 0o600 })
   const credential = { apiVersion: 'client.authentication.k8s.io/v1', kind: 'ExecCredential' }
   const printed = JSON.stringify({ ...credential, status: { token: planted.plugin } })
   await writeFile(files.plugin, `#!/bin/sh\necho '${printed}'\n`, { mode: 0o755 })
@@ -171,9 +170,10 @@ test('a report has no token that the agent logs in with, wherever it stands: of 
     users: [{ name: 'a', user: { exec } }],
     contexts: [{ name: 'a', context: { cluster: 'a', user: 'a' } }],
   })
-  const tokens = ['--hub-token-file', files.hub, '--metrics-token-file', files.metrics]
+  const tokens = ['--hub-token-file', files.hub]
   await using agent = await AgentProcess.start({ kubeconfig, args: ['--namespace', 'default', ...tokens] })
   await agent.shows(({ cluster: { state } }) => state === 'live', 'its cluster')
+  await writeFile(`${agent.stateDir}/metrics-token`, planted.metrics, { mode: 0o600 })
   expect((await agent.run('doctor', '--report', `${folder.dir}/report.zip`, '--yes')).code).toBe(0)
   const report = unzipSync(await readFile(`${folder.dir}/report.zip`))
   const whole = Object.values(report)

@@ -41,7 +41,7 @@ afterAll(async () => scene[Symbol.asyncDispose]())
 afterEach(async () => {
   await scene.set({
     ...{ sleepPolicy: null, memoryFraction: null, memoryBudgetBytes: null },
-    ...{ evictionEnabled: null, applePowerEnabled: null, powerSource: null },
+    ...{ evictionEnabled: null, applePowerEnabled: null, powerSource: null, macmonBin: null },
   })
   await eventually(async () => (await scene.standIns.living()) === 0, { what: 'the end of what measured' })
 })
@@ -141,6 +141,11 @@ const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
     using _ = openWindow()
     await newCalls(() => scene.set({ applePowerEnabled: true }))
     expect(await newCalls(() => scene.set({ powerSource: 'macmon' }))).toEqual(['macmon -i 1000 pipe'])
+  },
+  macmonBin: async () => {
+    using _ = openWindow()
+    await newCalls(() => scene.set({ applePowerEnabled: true, powerSource: 'macmon' }))
+    expect(await newCalls(() => scene.set({ macmonBin: '/opt/another/macmon' }))).toEqual(['macmon -i 1000 pipe'])
   },
 
   logLevel: async () => {

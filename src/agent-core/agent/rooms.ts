@@ -3,7 +3,7 @@ import { type AgentRooms, type Machine, noGateway, type RoomContext } from './ag
 import { openSession } from './session.ts'
 import { figuresOf, memoryFiguresOf, memoryViewOf, serviceViewOf } from './snapshot-views.ts'
 import { ModelLooks } from '../api/model-looks.ts'
-import { downloadSettings, memorySettings, offered, powerSettings } from '../api/settings.ts'
+import { downloadSettings, memorySettings, powerSettings } from '../api/settings.ts'
 import { ContextPin } from '../cluster/cluster-choice.ts'
 import { ClusterLink } from '../cluster/cluster-link.ts'
 import { ApiKeys } from '../gateway/api-keys.ts'
@@ -128,9 +128,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
       installed.look().catch((error: unknown) => log.warn('runtimes not checked', { error }))
     },
   })
-  const installed = new InstalledRuntimes({
-    ...{ offered: () => offered(now()), find: findProgram, dialects, onChange: reachChanged },
-  })
+  const installed = new InstalledRuntimes({ find: findProgram, dialects, onChange: reachChanged })
   snapshots.register(() => ({ runtimes: installed.known, notices: daemons.notices() }))
 
   const energy: Energy = ends.use(
@@ -152,7 +150,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
     new Power({
       platform: platform.name,
       settings: () => powerSettings(now()),
-      findMacmon: () => findMacmon({ system: platform.name }),
+      findMacmon: () => findMacmon({ given: now().macmonBin, system: platform.name, path: env['PATH'] }),
       log,
       hasReaders: () => snapshots.hasReaders,
       onChange: (measured) => {

@@ -26,7 +26,6 @@ export function openSession(
   const launches = new ServerLaunches({
     settings: {
       defaultRuntime: settings.runtime,
-      offered: settings.runtimes,
       installed: () => installed.found,
       unverified: () => installed.unverified,
       // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.

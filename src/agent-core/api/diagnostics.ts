@@ -1,3 +1,4 @@
+import { metricsTokenIn } from '../observability/metrics-listener.ts'
 import { arch, homedir, release } from 'node:os'
 import { diagnosticFiles, endOfFile, type DiagnosticParts } from '../doctor/diagnostics.ts'
 import type { Patient } from '../doctor/doctor.ts'
@@ -75,12 +76,12 @@ async function serverLogs(
 }
 
 interface Secretive extends Pick<Patient, 'context' | 'env'> {
-  readonly settings: Pick<Patient['settings'], 'metricsTokenFile'>
+  readonly settings: Pick<Patient['settings'], 'stateDir'>
 }
 
 /** What this machine logs in with at its cluster and at the Hub, the token of its metrics, and what its environment calls a secret. */
 export async function secretsOf(
-  { context, env, settings: { metricsTokenFile } }: Secretive,
+  { context, env, settings: { stateDir } }: Secretive,
   hubLogin: LoginSources,
 ): Promise<string[]> {
   // What cannot be read is in no report either.
@@ -88,7 +89,7 @@ export async function secretsOf(
   const [ofCluster, ofHub, ofMetrics] = await Promise.all([
     context().then(({ secrets }) => secrets, unknown),
     hubToken(hubLogin).catch(unknown),
-    metricsTokenFile === undefined ? undefined : readBounded(metricsTokenFile, maxTokenBytes).catch(unknown),
+    readBounded(metricsTokenIn(stateDir), maxTokenBytes).catch(unknown),
   ])
   const ofEnvironment = Object.entries(env).flatMap(([name, value]) => (isSecretName(name) ? [value] : []))
   const found = [...(ofCluster ?? []), ofHub?.value, ofMetrics?.toString().trim(), ...ofEnvironment]

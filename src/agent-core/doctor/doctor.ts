@@ -28,7 +28,6 @@ export interface Patient {
     | 'modelStore'
     | 'stateDir'
     | 'hubTokenFile'
-    | 'metricsTokenFile'
     | 'port'
     | 'clientPort'
     | 'ingressPort'

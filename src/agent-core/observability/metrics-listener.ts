@@ -1,6 +1,7 @@
-import { createHash, timingSafeEqual } from 'node:crypto'
-import { constants, type FileHandle, open } from 'node:fs/promises'
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { constants, type FileHandle, open, writeFile } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { join } from 'node:path'
 import type { Logger } from './logger.ts'
 import type { AddressAndPort } from '../util/address-and-port.ts'
 import { type BoundedServerOptions, listenWithin, refuse } from '../util/bounded-server.ts'
@@ -14,6 +15,9 @@ export interface MetricsListenerOptions extends Pick<BoundedServerOptions, 'hold
   readonly log: Logger
 }
 
+/** The file with the token that Prometheus sends. A person may put another one in it at any time. */
+export const metricsTokenIn = (stateDir: string): string => join(stateDir, 'metrics-token')
+
 interface MetricsListener {
   /** Undefined where it does not listen; the agent works without it. */
   readonly port: number | undefined
@@ -22,9 +26,10 @@ interface MetricsListener {
   stop(): Promise<void>
 }
 
-/** `/metrics` and nothing else, for a Prometheus elsewhere that has the token. Never throws. */
+/** `/metrics` and nothing else, for a Prometheus elsewhere that has the token, which is made where there is none. Never throws. */
 export async function startMetricsListener(options: MetricsListenerOptions): Promise<MetricsListener> {
   const { address, tokenFile, log, holders, limits } = options
+  await makeToken(tokenFile)
   const reported = { problem: await tokenProblem(tokenFile) }
   const result = await listenWithin({
     ...address,
@@ -64,7 +69,7 @@ async function answer(
   const given = /^Bearer +([\x21-\x7e]{1,1024})$/i.exec(request.headers.authorization ?? '')?.[1]
   if (!token.ok || given === undefined || !isToken(given, token)) {
     response.setHeader('www-authenticate', 'Bearer')
-    refuse(response, 401, 'This needs the token of --metrics-token-file.')
+    refuse(response, 401, 'This needs the token in metrics-token of the state folder.')
     return
   }
   const { contentType, body } = await metrics.render()
@@ -76,6 +81,10 @@ async function answer(
   })
   response.end(request.method === 'HEAD' ? undefined : body)
 }
+
+/** What is there stays. Why none can be made is told by {@link tokenProblem}. */
+const makeToken = (file: string): Promise<void> =>
+  writeFile(file, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600, flag: 'wx' }).catch(() => undefined)
 
 async function tokenProblem(file: string): Promise<string | undefined> {
   const token = await readMetricsToken(file)

@@ -5,8 +5,9 @@ import { endedWords, lineReader, type PowerSample, type PowerSource, type Sample
 
 const wanted = {
   name: 'macmon',
+  flag: '--macmon-bin',
   notInstalled: {
-    darwin: 'macmon is not installed here: install it with "brew install macmon".',
+    darwin: 'macmon is not installed here: install it with "brew install macmon", or give its path with --macmon-bin.',
     linux: 'macmon only runs on macOS.',
   },
 }

@@ -10,6 +10,8 @@ import { macCommands, powermetricsSource, type PowerCommands } from './powermetr
 export interface PowerSettings {
   readonly isEnabled: boolean
   readonly source: 'powermetrics' | 'macmon'
+  /** The path of macmon, where a person set it. */
+  readonly macmon?: string | undefined
 }
 
 export interface PowerOptions {
@@ -151,9 +153,9 @@ export class Power {
 
   /** Undefined where nothing is to be measured. Two that differ need another program, or the same one started again. */
   get #wantedChoice(): string | undefined {
-    const { isEnabled, source } = this.#options.settings()
+    const { isEnabled, source, macmon } = this.#options.settings()
     if (this.#isEnding || !isEnabled || this.#whyUnavailable() !== undefined) return undefined
-    return JSON.stringify([source, this.#wantedMs])
+    return JSON.stringify([source, source === 'macmon' ? macmon : undefined, this.#wantedMs])
   }
 
   #forgetLook(): void {

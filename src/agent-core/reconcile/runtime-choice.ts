@@ -115,9 +115,7 @@ const listed = (names: readonly string[]): string =>
 export interface RuntimeSettings {
   /** `--runtime`, where a person gave it. */
   readonly defaultRuntime: string | undefined
-  /** `--runtimes`; absent = all. */
-  readonly offered?: readonly ServerRuntime[] | undefined
-  /** What of them was found here at the last look. */
+  /** What was found here at the last look. */
   readonly installed?: () => readonly ServerRuntime[]
   /** What of that does not answer as it should, each with a sentence. */
   readonly unverified?: () => ReadonlyMap<ServerRuntime, string>
@@ -149,7 +147,6 @@ export const chooseRuntime =
       modelFormat: model.format,
       isOfOllama: parseModelSource(model.source).kind === 'ollama',
       flag: settings.defaultRuntime,
-      offered: settings.offered,
       installed: settings.installed?.(),
       unverified: settings.unverified?.(),
       running,

@@ -10,7 +10,7 @@ import { daemonAt } from '../servers/daemons.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { daemonHome } from '../servers/ledger.ts'
 import { loopback } from '../servers/listening.ts'
-import type { ServerRuntime } from '../servers/probe.ts'
+import { type ServerRuntime, serverRuntimes } from '../servers/probe.ts'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
 import { type Executable, findExecutable } from '../util/find-executable.ts'
 import { type Dialects, tooOld } from './dialect.ts'
@@ -25,8 +25,8 @@ const maxPathBytes = 1_000
 const maxMessageBytes = 1_500
 
 interface InstalledOptions {
-  /** In the order of preference. */
-  readonly offered: () => readonly ServerRuntime[]
+  /** For tests; absent = all, in the order of preference. */
+  readonly names?: readonly ServerRuntime[]
   readonly find: (runtime: Runtime) => Promise<Found>
   readonly dialects: Dialects
   /** How long a program may take to say its version. */
@@ -40,7 +40,7 @@ type Found = Executable & Pick<RuntimeView, 'start'>
 
 type Facts = Pick<RuntimeView, 'path' | 'version' | 'message' | 'start'>
 
-/** The runtimes that this machine offers: which are installed, and whether each really runs. */
+/** The runtimes that are installed here, and whether each really runs. */
 export class InstalledRuntimes {
   readonly #options: InstalledOptions
   readonly #asked = new Map<string, { readonly stamp: string; readonly facts: Promise<Facts> }>()
@@ -77,7 +77,11 @@ export class InstalledRuntimes {
    * since it is asked over a connection that may hang.
    */
   async find(): Promise<void> {
-    await this.#find(this.#options.offered().filter((name) => runtimes[name].kind === 'process'))
+    await this.#find(this.#names.filter((name) => runtimes[name].kind === 'process'))
+  }
+
+  get #names(): readonly ServerRuntime[] {
+    return this.#options.names ?? serverRuntimes
   }
 
   async #find(names: readonly ServerRuntime[]): Promise<readonly (readonly [ServerRuntime, Found])[]> {
@@ -89,9 +93,8 @@ export class InstalledRuntimes {
 
   /** A program is run once for its file as it is. `again`: one that did not answer is run once more. */
   async look({ again = false }: { readonly again?: boolean } = {}): Promise<readonly RuntimeView[]> {
-    const { offered, onChange } = this.#options
     const views = await Promise.all(
-      (await this.#find(offered())).map(async ([name, binary]) => {
+      (await this.#find(this.#names)).map(async ([name, binary]) => {
         const runtime: Runtime = runtimes[name]
         const facts = await this.#look(runtime, binary, again)
         return { name, formats: runtime.formats === 'any' ? ['gguf'] : [...runtime.formats], ...facts }
@@ -100,7 +103,7 @@ export class InstalledRuntimes {
     const before = this.#known
     if (before && isDeepStrictEqual(views, before)) return before
     this.#known = views
-    onChange?.()
+    this.#options.onChange?.()
     return views
   }
 

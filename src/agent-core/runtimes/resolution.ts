@@ -16,9 +16,7 @@ export interface RuntimeInput {
   readonly isOfOllama?: boolean
   /** `--runtime`, where a person gave it. */
   readonly flag?: string | undefined
-  /** `--runtimes`: what this machine offers, in the order of preference; absent = all. */
-  readonly offered?: readonly ServerRuntime[] | undefined
-  /** What of that was found here. */
+  /** What was found here. */
   readonly installed?: readonly ServerRuntime[] | undefined
   /** What of that does not answer as it should: chosen by the format where no other is here. */
   readonly unverified?: ReadonlyMap<ServerRuntime, string> | undefined
@@ -38,7 +36,6 @@ export type RuntimeResolution =
     }
   | {
       readonly kind: 'refused'
-      readonly cause: 'unknown' | 'notOffered' | 'formatMismatch'
       readonly message: string
     }
 
@@ -52,25 +49,18 @@ const names: ReadonlyMap<string, ServerRuntime> = new Map(
 
 /** The annotation, else `spec.runtime`, else `--runtime`, else what the format of the Model needs. */
 export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
-  const { modelFormat = '', offered = serverRuntimes } = input
+  const { modelFormat = '' } = input
   const format = modelFormat === '' ? 'gguf' : modelFormat.toLowerCase()
-  const { name, from, doubt } = chosen(input, format, offered)
+  const { name, from, doubt } = chosen(input, format)
   const choice = `The runtime "${name}" (${from})`
 
   const runtime = names.get(name)
   if (runtime === undefined) {
-    return refused('unknown', `${choice} does not run on this machine: use ${listed(offered)}, or correct the name.`)
-  }
-  if (!offered.includes(runtime)) {
-    return refused(
-      'notOffered',
-      `${choice} is not offered by this machine, which offers ${listed(offered)} (--runtimes).`,
-    )
+    return refused(`${choice} does not run on this machine: use ${listed(serverRuntimes)}, or correct the name.`)
   }
   if (!serves(runtime, format)) {
     const other = all.find((one) => serves(one.name, format))?.name ?? 'llama-server'
     return refused(
-      'formatMismatch',
       `${choice} cannot serve a Model of format "${format}": ${from === '--runtime' ? 'leave --runtime out' : 'leave the runtime to the format'} or choose ${other}, or use a Model of another format.`,
     )
   }
@@ -95,7 +85,6 @@ interface Choice {
 function chosen(
   { annotation, specRuntime, flag, installed = [], unverified = new Map(), running, isOfOllama = false }: RuntimeInput,
   format: string,
-  offered: readonly ServerRuntime[],
 ): Choice {
   if (annotation) return { name: annotation.trim(), from: `annotation ${runtimeAnnotation}` }
   const isFlagUsable = flag !== undefined && names.has(flag)
@@ -103,21 +92,17 @@ function chosen(
   const isDefault = specRuntime === schemaDefault && (isFlagUsable || isMeantForOther)
   if (specRuntime && !isDefault) return { name: specRuntime, from: 'spec.runtime' }
   if (flag) return { name: flag, from: '--runtime' }
-  if (isOfOllama && offered.includes('ollama')) return { name: 'ollama', from: 'the source of its Model' }
+  if (isOfOllama) return { name: 'ollama', from: 'the source of its Model' }
   // A daemon serves what was meant for it.
-  const able = [...offered, ...serverRuntimes].filter((one) => runtimes[one].kind === 'process' && serves(one, format))
-  const here = able.filter((one) => offered.includes(one))
+  const able = serverRuntimes.filter((one) => runtimes[one].kind === 'process' && serves(one, format))
   // Another one that is installed later replaces no server that runs.
-  const stays = here.find((one) => one === running)
-  const found = here.filter((one) => installed.includes(one))
+  const stays = able.find((one) => one === running)
+  const found = able.filter((one) => installed.includes(one))
   const name = stays ?? found.find((one) => !unverified.has(one)) ?? found[0] ?? able[0] ?? 'llama-server'
   return { name, from: `the format ${format} of its Model`, doubt: stays ? undefined : unverified.get(name) }
 }
 
-const refused = (
-  cause: Extract<RuntimeResolution, { kind: 'refused' }>['cause'],
-  message: string,
-): RuntimeResolution => ({ kind: 'refused', cause, message })
+const refused = (message: string): RuntimeResolution => ({ kind: 'refused', message })
 
 export interface ServingInput {
   readonly executable: string

@@ -65,7 +65,7 @@ export type LogLevel = AgentSettings['logLevel']
 
 /** True sentences a person should read when the agent starts, here and in its snapshot. */
 export function startNotices(settings: AgentSettings): string[] {
-  const { flagsNotInEffect, allowUnsafeExtraArgs, allowedEnv, metricsAddress, metricsTokenFile } = settings
+  const { flagsNotInEffect, allowUnsafeExtraArgs, allowedEnv } = settings
   return [
     ...flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`),
     ...(allowUnsafeExtraArgs
@@ -75,11 +75,6 @@ export function startNotices(settings: AgentSettings): string[] {
       : []),
     ...(allowedEnv.length > 0
       ? [`--allowed-env is set: whoever may write an InferenceService sets ${allowedEnv.join(', ')} for its server.`]
-      : []),
-    ...(metricsAddress !== undefined && metricsTokenFile === undefined
-      ? [
-          `Nothing listens at --metrics-address ${metricsAddress}: on a network metrics are served only to holders of a token, so give --metrics-token-file too.`,
-        ]
       : []),
   ]
 }
@@ -122,7 +117,6 @@ type Value = AgentSettings[StartSettingName]
 const examples: { readonly [Name in StartSettingName]?: AgentSettings[Name] } = {
   context: 'NAME',
   runtime: 'llama-server',
-  runtimes: ['llama-server', 'mlx-lm'],
   inferenceServiceAllowlist: ['NAME'],
   allowedModelRoots: ['~/models'],
   allowedDownloadHosts: ['nas.lan'],
@@ -131,7 +125,6 @@ const examples: { readonly [Name in StartSettingName]?: AgentSettings[Name] } = 
   portRange: { from: 30_000, to: 30_099 },
   hostIp: '192.168.1.20',
   metricsAddress: '192.168.1.20:9091',
-  metricsTokenFile: '/path/to/token',
   logFile: '/path/to/agent.log',
 }
 

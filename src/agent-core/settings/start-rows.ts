@@ -2,7 +2,6 @@ import { isIPv6 } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
 import { defaultThresholds } from '../memory/watchdog.ts'
-import { serverRuntimes } from '../servers/probe.ts'
 import { judgeVariable } from '../runtimes/environment-policy.ts'
 import { defaultOmlxPort } from '../servers/omlx.ts'
 import { parseAddressAndPort } from '../util/address-and-port.ts'
@@ -15,7 +14,6 @@ const portOrZero = z.int({ error: portMessage }).min(0, portMessage).max(65_535,
 const ingressPortMessage = 'must be a port number from 1 to 65535'
 const addressMessage =
   'must be an address of this host, not a name, and a port from 1 to 65535, such as 192.168.1.20:9091 or 0.0.0.0:9091'
-const fileMessage = 'must be an absolute path of at most 1000 characters'
 
 /** Where the agent itself listens for HTTP. */
 const listenerRows = {
@@ -53,19 +51,7 @@ const listenerRows = {
     defaultMeans: 'none',
     section: 'Network',
     flag: 'metrics-address',
-    help: 'address and port at which Prometheus on the network may scrape /metrics, and nothing else, with the token of --metrics-token-file',
-  },
-  metricsTokenFile: {
-    kind: 'path',
-    schema: z.string({ error: fileMessage }).startsWith('/', fileMessage).max(1_000, fileMessage),
-    defaultMeans: 'none',
-    section: 'Network',
-    flag: 'metrics-token-file',
-    flagTakes: {
-      what: 'never a relative path',
-      read: (path: string) => path,
-    },
-    help: 'file with the token for --metrics-address: 16 to 1024 visible characters, readable by this user only (chmod 600), read at each scrape',
+    help: 'address and port at which Prometheus on the network may scrape /metrics, and nothing else, with the token in metrics-token of the state folder',
   },
 } as const satisfies Readonly<Record<string, SettingRow>>
 
@@ -80,7 +66,6 @@ const runtimeNames = [
   'omlx',
   'ollama',
 ] as const
-const offeredMessage = `must be runtimes separated by commas, from ${serverRuntimes.join(', ')}`
 
 const rangeMessage = 'must be two ports from 1 to 65535, the lower first, such as 30000-30099'
 const portRange = z
@@ -209,16 +194,6 @@ export const startRows = {
       read: (name: string) => name || undefined,
     },
     help: 'runtime of a service that names none: llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, omlx or ollama',
-  },
-  runtimes: {
-    kind: 'list',
-    schema: z
-      .array(z.enum(serverRuntimes, { error: offeredMessage }), { error: offeredMessage })
-      .min(1, offeredMessage),
-    defaultMeans: 'all supported runtimes',
-    section: 'Runtimes',
-    flag: 'runtimes',
-    help: `comma-separated runtimes that this machine offers, the preferred one first: ${serverRuntimes.join(', ')}`,
   },
   allowUnsafeExtraArgs: {
     kind: 'switch',

@@ -11,7 +11,16 @@ export const stateNames = {
   appData: ['chromium'],
   logs: ['metalbar.log', 'metalbar.old.log', 'runs', 'gateway.log'],
   state: [
-    ...['agent.lock', 'agent.sock', 'gateway.sock', 'gateway.pid', 'node.json', 'ledger.json', 'absences.json'],
+    ...[
+      'agent.lock',
+      'agent.sock',
+      'gateway.sock',
+      'gateway.pid',
+      'node.json',
+      'ledger.json',
+      'absences.json',
+      'metrics-token',
+    ],
     ...['history.jsonl', 'model-store.json', 'log-file.json', 'update.json'],
     // `command` has the copy of the command that the service and the app start.
     // `runtimes` has those that were installed below this folder.

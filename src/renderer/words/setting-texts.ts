@@ -34,7 +34,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   llamaServer: {
     title: 'Path of llama-server',
     help: 'Serves GGUF models.',
-    more: 'Left empty: searched for in /opt/homebrew/bin, then /usr/local/bin, and on Linux in PATH and Homebrew’s folder.',
+    more: 'Left empty: searched for in /opt/homebrew/bin, /usr/local/bin, ~/.local/bin, and on Linux in PATH and Homebrew’s folder.',
   },
   mlxLm: mlxRuntime('mlx-lm'),
   mlxServer: mlxRuntime('mlx-server'),
@@ -138,6 +138,11 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     help: 'The powermetrics of macOS needs root, macmon does not.',
     more: 'To install macmon: brew install macmon.',
     choices: { powermetrics: 'powermetrics', macmon: 'macmon' },
+  },
+  macmonBin: {
+    title: 'Path of macmon',
+    help: 'Measures power without root.',
+    more: 'Left empty: searched for where llama-server is.',
   },
   logLevel: {
     title: "Detail of the agent's log",

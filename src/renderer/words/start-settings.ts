@@ -46,11 +46,6 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     more: 'Left empty: llama-server for GGUF models, mlx-lm for MLX models, Ollama for models of its library.',
     none: 'by the format of the model',
   },
-  runtimes: {
-    title: 'Runtimes offered',
-    help: 'These serve models here, the preferred one first.',
-    none: 'all',
-  },
   allowUnsafeExtraArgs: {
     title: 'Pass on unsafe arguments',
     help: 'Whoever may write an InferenceService can then run programs, and read and write files, as this user.',
@@ -98,12 +93,8 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   metricsAddress: {
     title: 'Listen for Prometheus at',
     help: 'Prometheus on the network gets /metrics at this address and port, and nothing else.',
+    more: 'It must send the token in the file metrics-token of the state folder.',
     none: 'nothing listens on the network',
-  },
-  metricsTokenFile: {
-    title: 'Token file for Prometheus',
-    help: 'Prometheus must send the token in this file. Nobody else may read the file.',
-    none: 'none',
   },
   stateDir: {
     title: 'State folder',

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { chmod, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -67,7 +67,7 @@ test.each([
   expect([answer.status, answer.headers.get('www-authenticate'), await answer.json()]).toEqual([
     401,
     'Bearer',
-    { error: 'This needs the token of --metrics-token-file.' },
+    { error: 'This needs the token in metrics-token of the state folder.' },
   ])
 })
 
@@ -152,17 +152,24 @@ describe('a token file', () => {
   })
 })
 
-test('a listener begins without its token and says so, and answers when it is there', async () => {
+test('a listener makes a token where there is none, keeps it, and says where it cannot be used', async () => {
   await rm(tokenFile)
   const { url, problem } = await start()
-  const before = await statusOf(`${url}/metrics`, bearer(token))
-  await writeFile(tokenFile, token, { mode: 0o600 })
-  expect([problem, before, await statusOf(`${url}/metrics`, bearer(token)), warned]).toEqual([
-    expect.stringMatching(/^Every scrape at --metrics-address is refused until the token file .* can be used: ENOENT/),
-    401,
-    200,
-    [],
+  const made = (await readFile(tokenFile, 'utf8')).trim()
+  expect([problem, made, (await stat(tokenFile)).mode & 0o777]).toEqual([
+    undefined,
+    expect.stringMatching(/^\w{64}$/),
+    0o600,
   ])
+  expect([await statusOf(`${url}/metrics`, bearer(made)), await statusOf(`${url}/metrics`, bearer(token))]).toEqual([
+    200, 401,
+  ])
+  await start()
+  expect((await readFile(tokenFile, 'utf8')).trim()).toBe(made)
+  const elsewhere = join(`${tokenFile}.none`, 'token')
+  expect((await start({ tokenFile: elsewhere })).problem).toMatch(
+    /is refused until the token file .* can be used: ENOENT/,
+  )
 })
 
 test('a port that is taken, or an address that is not ours, is one sentence', async () => {

@@ -350,7 +350,7 @@ describe('macmon measures without root where that is set', () => {
     await using it = await trial({ settings: { source: 'macmon' } })
     it.power.look()
     expect(await it.state('failed')).toBe(
-      'macmon is not installed here: install it with "brew install macmon". The agent tries again.',
+      'macmon is not installed here: install it with "brew install macmon", or give its path with --macmon-bin. The agent tries again.',
     )
     it.homebrewFolders = [path.dirname(it.standIns.macmon)]
     await it.state('measuring')

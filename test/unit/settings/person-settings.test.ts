@@ -37,6 +37,7 @@ const kept = {
     awakeOnBattery: true,
     applePowerEnabled: true,
     powerSource: 'macmon',
+    macmonBin: '/opt/macmon',
     logLevel: 'debug',
   },
   context: 'lab',

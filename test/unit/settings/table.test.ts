@@ -76,7 +76,7 @@ describe('the table of settings', () => {
     const onlyByShell = settingNames.filter(
       (name) => trustOf({ name: 'updateSettings', settings: { [name]: null } }) === 'shell',
     )
-    const power = ['applePowerEnabled', 'powerSource']
+    const power = ['applePowerEnabled', 'powerSource', 'macmonBin']
     const shell = [
       'kubeconfig',
       'namespace',
