@@ -71,7 +71,7 @@ export async function modelDownloads({ downloadRuns, downloadKills }: Extent): P
       what: 'lost by a kill during a download',
       unit: 'MiB',
       values: await lostByKills(model, disk, downloadKills),
-      goal: 8,
+      goal: 64,
     },
   ]
 }

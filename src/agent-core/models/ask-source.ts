@@ -224,7 +224,7 @@ export async function requireFile(
   try {
     const problem = refusal(status === 206 ? 200 : status, headers, shown, Date.now())
     if (problem) throw problem
-    const start = await new Body(answer, undefined, guard, signal, shown).start(undefined)
+    const start = await new Body(answer, guard, signal, shown).start(undefined)
     if (start.length === 0) throw emptyAnswer(shown)
     const page = contentProblem(fileName, start, headers.get('content-type'), shown)
     const other = page ?? startProblem(start, file, expected)

@@ -15,14 +15,14 @@ const { url, partialPath, killAfterBytes } = JSON.parse(process.argv[2] ?? '{}')
 class Counting extends Bandwidth {
   received = 0
 
-  override take(bytes: number): undefined {
+  override take(bytes: number): Promise<void> {
     if (first === undefined) {
       first = 0
       process.stderr.write('no progress was reported before the first byte\n')
     }
     this.received += bytes
     if (killAfterBytes !== undefined && this.received >= killAfterBytes) process.kill(process.pid, 'SIGKILL')
-    return undefined
+    return Promise.resolve()
   }
 }
 

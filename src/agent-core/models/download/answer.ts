@@ -10,7 +10,7 @@ export type Meaning =
   /** The body is the part that begins at `start`; `end` is not beyond what was asked for. */
   | { readonly kind: 'part'; readonly start: number; readonly end: number; readonly remote: Remote }
   /** The body is the whole file. */
-  | { readonly kind: 'whole'; readonly remote: Remote; readonly encoding: string | undefined }
+  | { readonly kind: 'whole'; readonly remote: Remote }
   /** The server has another file than was begun in the partial file. */
   | { readonly kind: 'changed' }
   /** Only the whole file can be had. */
@@ -21,8 +21,10 @@ export interface Question {
   readonly range: ByteRange | undefined
   /** What the server said earlier. */
   readonly known: Remote
-  /** Whether bytes of the file are here already. */
+  /** Whether the file is being fetched already. */
   readonly begun: boolean
+  /** Whether a checksum tells in the end if it was the same file. */
+  readonly isVouchedFor: boolean
   readonly shown: string
   readonly now: number
 }
@@ -33,25 +35,28 @@ const rangeRefusals: ReadonlySet<number> = new Set([400, 405, 416, 501])
 /** Throws ModelError where the answer is a refusal, or contradicts itself. */
 export function meaningOf(
   { status, headers }: { readonly status: number; readonly headers: Headers },
-  { range, known, begun, shown, now }: Question,
+  { range, known, begun, isVouchedFor, shown, now }: Question,
 ): Meaning {
-  const stated = headers.get('content-encoding')?.trim().toLowerCase() ?? ''
-  const encoding = stated === '' || stated === 'identity' ? undefined : stated
-  const length = encoding === undefined ? contentLength(headers) : undefined
   if (range !== undefined && status === 416 && begun) return { kind: 'changed' }
   if (range !== undefined && rangeRefusals.has(status)) return { kind: 'no-ranges' }
-  if (range !== undefined && status === 206 && headers.has('content-range')) {
-    const part = partOf(headers.get('content-range') ?? '', length, shown)
-    if (part?.start !== range[0] || encoding !== undefined) return { kind: 'no-ranges' }
-    const remote = remoteOf(headers, part.total ?? known.sizeBytes)
-    if (begun && differs(known, remote)) return { kind: 'changed' }
+  const contentRange = range !== undefined && status === 206 ? headers.get('content-range') : null
+  const error = refusal(contentRange === null ? status : 200, headers, shown, now)
+  if (error !== undefined) throw error
+  const encoding = headers.get('content-encoding')?.trim().toLowerCase() ?? ''
+  if (encoding !== '' && encoding !== 'identity') {
+    throw ModelError.untilRepairedThere(
+      'HttpRefused',
+      `${shown} is sent compressed (${encoding}) although the agent did not ask for that: give an address that sends the file uncompressed.`,
+    )
+  }
+  const part = contentRange === null ? undefined : partOf(contentRange, contentLength(headers), shown)
+  if (range !== undefined && contentRange !== null && part?.start !== range[0]) return { kind: 'no-ranges' }
+  const remote = remoteOf(headers, part?.total ?? contentLength(headers))
+  if (begun && differs(known, remote, isVouchedFor)) return { kind: 'changed' }
+  if (range !== undefined && part) {
     return { kind: 'part', start: part.start, end: Math.min(part.end, range[1]), remote }
   }
-  const error = refusal(status, headers, shown, now)
-  if (error !== undefined) throw error
-  const remote = remoteOf(headers, length)
-  if (begun) return { kind: differs(known, remote) ? 'changed' : 'no-ranges' }
-  return { kind: 'whole', remote, encoding }
+  return begun ? { kind: 'no-ranges' } : { kind: 'whole', remote }
 }
 
 /**
@@ -75,9 +80,10 @@ function remoteOf(headers: Headers, sizeBytes: number | undefined): Remote {
 }
 
 /** A header that one of the answers lacks is not compared. */
-function differs(known: Remote, remote: Remote): boolean {
+function differs(known: Remote, remote: Remote, isVouchedFor: boolean): boolean {
   const other = <T>(a: T | undefined, b: T | undefined): boolean => a !== undefined && b !== undefined && a !== b
   if (other(known.sizeBytes, remote.sizeBytes)) return true
+  if (isVouchedFor) return false
   if (known.etag !== undefined && remote.etag !== undefined) return known.etag !== remote.etag
   return other(known.lastModified, remote.lastModified)
 }
@@ -86,24 +92,26 @@ interface Part {
   readonly start: number
   /** The byte after the last. */
   readonly end: number
-  readonly total: number | undefined
+  readonly total: number
 }
 
-/** Undefined where the header cannot be read. Throws where it cannot be true: read on, such a body would end too early or never. */
+/**
+ * Undefined where the header cannot be read or does not say how long the file is. Throws where it cannot be true: read on, such a body
+ * would end too early or never.
+ */
 function partOf(contentRange: string, length: number | undefined, shown: string): Part | undefined {
-  const match = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(contentRange.trim())
+  const match = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(contentRange.trim())
   if (match === null) return undefined
-  const [start, last] = [Number(match[1]), Number(match[2])]
-  const total = match[3] === '*' ? undefined : Number(match[3])
+  const [start = 0, last = 0, total = 0] = match.slice(1).map(Number)
   const isLongAsSaid = length === undefined || length === last - start + 1
-  if (start > last || last >= (total ?? Infinity) || !isLongAsSaid) {
+  if (start > last || last >= total || !isLongAsSaid) {
     const what = `Content-Range ${contentRange}${isLongAsSaid ? '' : ` with Content-Length ${length}`}`
     throw ModelError.untilRepairedThere(
       'HttpRefused',
       `${shown} answered with a part that contradicts itself (${what.slice(0, 200)}): check the server, or a proxy in between.`,
     )
   }
-  return [start, last, total ?? 0].every(Number.isSafeInteger) ? { start, end: last + 1, total } : undefined
+  return Number.isSafeInteger(total) ? { start, end: last + 1, total } : undefined
 }
 
 /** The length of the body as it is sent. */

@@ -12,16 +12,7 @@ import { shownSource } from '../source.ts'
 import { storeError } from '../store/files.ts'
 import { contentLength, contentProblem, emptyAnswer, meaningOf, truncated, validator, type Meaning } from './answer.ts'
 import type { Bandwidth, DiskSpace } from './limits.ts'
-import {
-  firstGap,
-  isWhole,
-  PartialFile,
-  prefixLength,
-  withoutRange,
-  withRange,
-  type ByteRange,
-  type Identity,
-} from './partial-file.ts'
+import { PartialFile, segmentBytes, type ByteRange, type Identity } from './partial-file.ts'
 import { ProgressReport } from './progress.ts'
 import { Body, discard, downloadStallMs, PaceGuard, send, type Answer, type Credentials } from './request.ts'
 import type { Transport } from './transport.ts'
@@ -58,7 +49,7 @@ export interface DownloadOptions {
   /** Shared by all downloads, as the space is. */
   readonly bandwidth: Bandwidth
   readonly space: DiskSpace
-  /** At most, for one file: 1 to 8; without it 4. A file of up to 64 MiB is fetched by one. */
+  /** At most, for one file; without it 4. A file of up to 64 MiB is fetched by one. */
   readonly connections?: number | undefined
   /** For tests: the bound of an answer that does not say its length. */
   readonly unknownLengthBytes?: number | undefined
@@ -75,10 +66,6 @@ const defaultAttempts = 6
 
 /** Servers and networks often limit a single connection: four bring several times as much there, and as much as one elsewhere. */
 const defaultConnections = 4
-/** What each holds in memory is lost by a kill. */
-const maxConnections = 8
-/** Asked for at a time where there are several connections. */
-const segmentBytes = 64 * 1024 * 1024
 
 /** A file that changes more often during one download is not to be had whole. */
 const maxChanges = 3
@@ -90,10 +77,8 @@ const maxWaitMs = 60_000
 
 /** How often the free space is looked at. */
 const spaceBytes = 32 * 1024 * 1024
-const spaceMs = 5000
-
-/** Written at once by all connections together; as much may be collected meanwhile. */
-const batchBytes = 1024 * 1024
+/** Written at once by a connection. */
+const batchBytes = 256 * 1024
 const batchMs = 1000
 /** The most that is taken of an answer that does not say its length, and need never end. */
 const defaultUnknownLengthBytes = 256 * 1024 ** 3
@@ -123,7 +108,7 @@ interface Job {
 
 /**
  * Fetches a file to `partialPath` and verifies it there. On success it is complete, synced and stays for the caller to
- * rename; `forgetPartial` then removes the records beside it. After a failure, an abort or a kill it stays too where it
+ * rename; `forgetPartial` then removes the record beside it. After a failure, an abort or a kill it stays too where it
  * can be continued, and the next call with the same path does so, unless the server then has another file. What is found to be wrong is
  * moved to `<partialPath>.quarantined`. Throws ModelError, or the signal's reason when that is aborted.
  */
@@ -132,10 +117,8 @@ export async function download(request: FileRequest, options: DownloadOptions): 
   signal.throwIfAborted()
   try {
     using progress = new ProgressReport(now, onProgress)
-    const onVerify = (bytes: number, of: number): void => progress.verifying(bytes, of)
-    const partial = await PartialFile.open(partialPath, identityOf(request), { log, now, signal, onVerify })
-    const most = Math.min(maxConnections, Math.max(1, connections))
-    const learned = { connections: most, ranges: true, changes: 0, answers: 0 }
+    const partial = await PartialFile.open(partialPath, identityOf(request), log)
+    const learned = { connections, ranges: true, changes: 0, answers: 0 }
     const job: Job = { request, options, shown: shownSource(request.url), partial, progress, learned }
     try {
       const file = await completed(job)
@@ -159,7 +142,7 @@ async function completed(job: Job): Promise<DownloadedFile> {
   if (partial.writtenBytes > 0) {
     learned.answers = 1
     log.info('continuing a partial download', { source: shown, doneBytes: partial.writtenBytes })
-    if (prefixLength(partial.ranges) >= magicLength) onStart?.(await firstBytes(partialPath))
+    if (partial.beginsWith(magicLength)) onStart?.(await firstBytes(partialPath))
     signal.throwIfAborted()
   }
   for (;;) {
@@ -177,7 +160,7 @@ async function fetchAll(job: Job): Promise<number> {
   let failures = 0
   let best = partial.writtenBytes
   for (;;) {
-    if (isWhole(partial.ranges, partial.remote.sizeBytes)) return partial.remote.sizeBytes
+    if (partial.isWhole) return partial.writtenBytes
     await dropUnusable(job)
     try {
       return await new Attempt(job).run()
@@ -207,7 +190,9 @@ async function fetchAll(job: Job): Promise<number> {
 
 /** Without a validator and without a checksum, a server's next answer may be another file's rest. */
 const canContinue = ({ request, partial, learned }: Job): boolean =>
-  learned.ranges && (request.sha256 !== undefined || validator(partial.remote) !== undefined)
+  learned.ranges &&
+  partial.remote.sizeBytes !== undefined &&
+  (request.sha256 !== undefined || validator(partial.remote) !== undefined)
 
 async function dropUnusable(job: Job): Promise<void> {
   const { partial, learned, shown, options } = job
@@ -266,8 +251,8 @@ async function verified(job: Job, sizeBytes: number): Promise<string | undefined
     throw await quarantined(job, 'WrongLength', wrongLength(shown, announced, sizeBytes).message)
   progress.downloading(sizeBytes)
   progress.report()
-  const sha256 = await partial.complete(sizeBytes, (bytes) => progress.verifying(bytes, sizeBytes))
-  options.signal.throwIfAborted()
+  const onProgress = (bytes: number): void => progress.verifying(bytes, sizeBytes)
+  const sha256 = await partial.complete(sizeBytes, { signal: options.signal, onProgress })
   if (!(await partial.isInPlace())) throw replaced(partial.path)
   if (wanted === undefined || sha256 === wanted.toLowerCase()) return sha256
   if (learned.answers > 1) {
@@ -302,19 +287,18 @@ class Attempt {
   readonly #shown: string
   readonly #ending = new AbortController()
   readonly #signal: AbortSignal
-  readonly #open = new Set<Promise<void>>()
-  /** How many connections are open, and may be. */
-  #active = 0
+  readonly #connections = new Set<Promise<void>>()
+  /** How many connections may be open. */
   #limit: number
-  #claimed: readonly ByteRange[] = []
+  /** The segments that are being fetched. */
+  readonly #claimed = new Set<number>()
   /** Received and not yet written, by all connections. */
   #buffered = 0
   #failure: Error | undefined
   /** The latest error of a connection, where other connections took over its work. */
   #fault: ModelError | undefined
-  #spaceSeen = { bytes: 0, at: -Infinity }
-  /** Set by a body that is the whole file: its end is the file's end. */
-  #wholeBytes: number | undefined
+  /** How many bytes were written when the free space was last looked at. */
+  #spaceSeenAt = 0
 
   constructor(job: Job) {
     this.#job = job
@@ -332,54 +316,45 @@ class Attempt {
 
   /** The file's size. Throws ModelError, StartOver, what the file system says, or the signal's reason. */
   async run(): Promise<number> {
-    this.#spawn()
-    while (this.#open.size > 0) await Promise.all(this.#open)
+    this.#connect()
+    while (this.#connections.size > 0) await Promise.all(this.#connections)
     this.#job.options.space.release(this)
     this.#job.options.signal.throwIfAborted()
     if (this.#failure !== undefined) throw this.#failure
-    const sizeBytes = this.#wholeBytes ?? this.#partial.remote.sizeBytes
-    if (sizeBytes === 0 || isWhole(this.#partial.ranges, sizeBytes)) return sizeBytes
+    const { sizeBytes } = this.#partial.remote
+    if (sizeBytes === 0 || this.#partial.isWhole) return this.#partial.writtenBytes
     throw this.#fault ?? truncated(this.#shown, this.#doneBytes, sizeBytes)
   }
 
-  #spawn(): void {
-    this.#active += 1
-    const connection: Promise<void> = this.#connection().finally(() => this.#open.delete(connection))
-    this.#open.add(connection)
+  #connect(): void {
+    const connection: Promise<void> = this.#connection().finally(() => this.#connections.delete(connection))
+    this.#connections.add(connection)
   }
 
-  /** One connection after the other is added as long as there is something left for it. */
-  #grow(): void {
-    if (this.#active < this.#limit && !this.#signal.aborted && this.#nextRange() !== undefined) this.#spawn()
-  }
-
-  /** Never rejects. */
+  /** Fetches one segment after the other. Never rejects. */
   async #connection(): Promise<void> {
     try {
-      while (!this.#signal.aborted && this.#active <= this.#limit) {
-        const range = this.#nextRange()
-        if (range === undefined) return
-        this.#claimed = withRange(this.#claimed, range)
+      while (!this.#signal.aborted && this.#connections.size <= this.#limit) {
+        const next = this.#partial.missing(this.#claimed)
+        if (next === undefined) return
+        this.#claimed.add(next.segment)
         try {
-          await this.#fetch(range)
+          await this.#fetch(next.range)
         } finally {
-          this.#claimed = withoutRange(this.#claimed, range)
+          this.#claimed.delete(next.segment)
         }
-        this.#grow()
       }
     } catch (error) {
-      this.#connectionFailed(error)
-    } finally {
-      this.#active -= 1
+      this.#failed(error)
     }
   }
 
   /** A fault that passes ends the attempt only where no other connection is left. */
-  #connectionFailed(error: unknown): void {
+  #failed(error: unknown): void {
     const isLimited = hasReason(error, ['RateLimited'])
     if (isLimited) this.#job.learned.connections = 1
-    if (this.#active > 1 && error instanceof ModelError && isPassing(error) && !this.#signal.aborted) {
-      this.#limit = isLimited ? 1 : this.#active - 1
+    if (this.#connections.size > 1 && error instanceof ModelError && isPassing(error) && !this.#signal.aborted) {
+      this.#limit = isLimited ? 1 : this.#connections.size - 1
       this.#fault = error
       const { reason } = error
       this.#job.options.log.info('one of several connections of a download ended', { source: this.#shown, reason })
@@ -389,39 +364,30 @@ class Attempt {
     this.#ending.abort(error)
   }
 
-  /** The first part that is neither there nor being fetched. */
-  #nextRange(): ByteRange | undefined {
-    const { sizeBytes } = this.#partial.remote
-    if (this.#wholeBytes !== undefined || (sizeBytes === undefined && this.#claimed.length > 0)) return undefined
-    const taken = this.#claimed.reduce<readonly ByteRange[]>(withRange, this.#partial.ranges)
-    const gap = firstGap(taken, sizeBytes ?? Infinity)
-    if (gap === undefined || this.#job.learned.connections === 1) return gap
-    return [gap[0], Math.min(gap[1], gap[0] + segmentBytes)]
-  }
-
   async #fetch(range: ByteRange): Promise<void> {
     const { transport, stallMs = downloadStallMs, now = Date.now } = this.#job.options
-    const { url, credentials } = this.#job.request
+    const { url, credentials, sha256 } = this.#job.request
     const known = this.#partial.remote
     using guard = new PaceGuard(stallMs, this.#shown)
-    const begun = this.#partial.writtenBytes > 0 || this.#claimed.length > 1 || known.sizeBytes !== undefined
+    const begun = known.sizeBytes !== undefined
     const asked = {
       ...{ url, credentials },
       range: this.#job.learned.ranges ? range : undefined,
-      ifRange: begun ? validator(known) : undefined,
+      // A checksum tells at the end whether it was the same file.
+      ifRange: sha256 === undefined ? validator(known) : undefined,
     }
     const answer = await send(asked, { transport, signal: this.#signal, guard })
     try {
-      const meaning = meaningOf(answer, { range: asked.range, known, begun, shown: this.#shown, now: now() })
-      const encoding = meaning.kind === 'whole' ? meaning.encoding : undefined
-      await this.#receive(answer, meaning, new Body(answer, encoding, guard, this.#signal, this.#shown), range)
+      const question = { range: asked.range, known, begun, isVouchedFor: sha256 !== undefined }
+      const meaning = meaningOf(answer, { ...question, shown: this.#shown, now: now() })
+      await this.#receive(answer, meaning, new Body(answer, guard, this.#signal, this.#shown))
     } finally {
       discard(answer.body)
     }
   }
 
-  async #receive({ status, headers }: Answer, meaning: Meaning, body: Body, range: ByteRange): Promise<void> {
-    const { sizeBytes: wanted, sha256 } = this.#job.request
+  async #receive({ status, headers }: Answer, meaning: Meaning, body: Body): Promise<void> {
+    const { sizeBytes: wanted } = this.#job.request
     const type = headers.get('content-type')
     if (meaning.kind === 'changed' || meaning.kind === 'no-ranges') {
       // A login page or a captive portal in place of the file is no reason to throw away the partial file.
@@ -439,15 +405,15 @@ class Attempt {
       this.#checkStart(first, type)
       this.#signal.throwIfAborted()
     }
-    await this.#checkSpace({ now: true })
+    await this.#claimSpace()
     this.#job.learned.answers += 1
     this.#job.progress.downloading(total ?? wanted)
-    const isSame = sha256 !== undefined || validator(remote) !== undefined
-    if (meaning.kind === 'part' && isSame && (total ?? 0) > segmentBytes) this.#grow()
+    if (meaning.kind === 'part' && canContinue(this.#job)) {
+      while (this.#connections.size < this.#limit && this.#partial.missing(this.#claimed)) this.#connect()
+    }
     const received = await this.#store(body, start, end)
     if (end !== Infinity && received < end) throw truncated(this.#shown, this.#doneBytes, total)
-    if (meaning.kind === 'whole') this.#wholeBytes = received
-    else if (total === undefined && end < range[1]) this.#wholeBytes = end
+    if (total === undefined) this.#partial.remote = { ...this.#partial.remote, sizeBytes: received }
   }
 
   /** Writes a body from `start` on, in batches. `end`: Infinity = unknown. Returns where the bytes ended. */
@@ -457,37 +423,34 @@ class Attempt {
     const isEndless = end === Infinity && wanted === Infinity
     // One byte more than was announced tells that it is another file.
     const limit = isEndless ? unknownLengthBytes : Math.min(end, wanted + 1)
-    const enough = Math.ceil(batchBytes / this.#job.learned.connections)
-    let position = start
     // Copied at once, so that the memory of each chunk can be given back before the next is read.
-    let filling = Buffer.allocUnsafeSlow(enough)
-    let spare = Buffer.allocUnsafeSlow(enough)
+    let batch = Buffer.allocUnsafeSlow(batchBytes)
+    let spare = Buffer.allocUnsafeSlow(batchBytes)
+    let position = start
     let filled = 0
     let filledSince = performance.now()
     let writing: Promise<void> = Promise.resolve()
     const flush = async (): Promise<void> => {
       await writing
-      const [batch, at] = [filling.subarray(0, filled), position - filled]
-      ;[filling, spare, filled, filledSince] = [spare, filling, 0, performance.now()]
-      if (batch.length === 0) return
-      writing = this.#partial.write(batch, at).finally(() => (this.#buffered -= batch.length))
+      const [bytes, at] = [batch.subarray(0, filled), position - filled]
+      ;[batch, spare, filled, filledSince] = [spare, batch, 0, performance.now()]
+      writing = this.#partial.write(bytes, at).finally(() => (this.#buffered -= bytes.length))
       writing.catch(() => undefined) // the next await of it rejects
-      await this.#checkSpace({ now: false })
+      if (this.#partial.writtenBytes - this.#spaceSeenAt >= spaceBytes) await this.#claimSpace()
     }
     try {
       while (position < limit) {
         const chunk = await body.next(this.#doneBytes, this.#partial.remote.sizeBytes)
         if (chunk === undefined) break
-        const pause = bandwidth.take(chunk.length, this.#signal)
-        if (pause !== undefined) await pause
+        await bandwidth.take(chunk.length, this.#signal)
         for (let rest = chunk.subarray(0, limit - position); rest.length > 0;) {
-          const piece = rest.subarray(0, filling.length - filled)
-          filling.set(piece, filled)
+          const piece = rest.subarray(0, batch.length - filled)
+          batch.set(piece, filled)
           filled += piece.length
           position += piece.length
           this.#buffered += piece.length
           rest = rest.subarray(piece.length)
-          if (filled === filling.length) await flush()
+          if (filled === batch.length) await flush()
         }
         release(chunk)
         if (performance.now() - filledSince >= batchMs) await flush()
@@ -496,7 +459,7 @@ class Attempt {
       // The bytes received stay, whatever ended the request.
       await flush()
       await writing
-      release(filling)
+      release(batch)
       release(spare)
     }
     if (isEndless && position >= limit) throw endless(this.#shown, limit)
@@ -509,12 +472,10 @@ class Attempt {
     if (problem) throw problem
   }
 
-  async #checkSpace({ now }: { readonly now: boolean }): Promise<void> {
+  async #claimSpace(): Promise<void> {
     const { partialPath, space } = this.#job.options
     const { writtenBytes, remote } = this.#partial
-    const at = performance.now()
-    if (!now && writtenBytes - this.#spaceSeen.bytes < spaceBytes && at - this.#spaceSeen.at < spaceMs) return
-    this.#spaceSeen = { bytes: writtenBytes, at }
+    this.#spaceSeenAt = writtenBytes
     // Where the length is unknown, as much as may come before the next look.
     const total = remote.sizeBytes ?? this.#job.request.sizeBytes ?? writtenBytes + 2 * spaceBytes
     await space.claim(this, dirname(partialPath), Math.max(0, total - writtenBytes))

@@ -1,21 +1,21 @@
 import { statfs } from 'node:fs/promises'
-import PQueue from 'p-queue'
 import { formatBytes } from '../../../contract/format.ts'
+import { untilAborted } from '../../util/until-aborted.ts'
 import { ModelError } from '../errors.ts'
 import type { WithRoom } from '../store/files.ts'
 
 /** What may arrive at once after a pause. */
 const burstMs = 250
+/** How long a download waits before it looks whether the limit was changed. */
+const lookMs = 250
 
-/** A limit that all downloads share: a download that received bytes waits until they fit into it. */
+/** A limit that all downloads share: a download that received bytes waits until time has paid for them, first come first served. */
 export class Bandwidth {
   /** 0 = no limit. */
   #bytesPerSecond = 0
   #takenBytes = 0
-  /** When all that was taken is paid for. */
-  #paidAt = 0
-  #waiting: { readonly bytes: number; readonly go: () => void }[] = []
-  #timer: NodeJS.Timeout | undefined
+  #paidBytes = 0
+  #paidAt = performance.now()
 
   /** Bytes per second; 0 = no limit. */
   constructor(bytesPerSecond = 0) {
@@ -27,68 +27,46 @@ export class Bandwidth {
     return this.#takenBytes
   }
 
-  /** 0 = none. Takes effect at once, also for downloads that wait. */
+  /** 0 = none. Takes effect within a moment, also for downloads that wait. */
   limit(bytesPerSecond: number): void {
+    this.#pay()
     this.#bytesPerSecond = Math.max(0, bytesPerSecond)
-    this.#paidAt = performance.now()
-    this.#serve()
   }
 
-  /** Waits, first come first served, until so many bytes may go; undefined = they may now. Rejects with the signal's reason. */
-  take(bytes: number, signal: AbortSignal): Promise<void> | undefined {
+  /** Rejects with the signal's reason. */
+  async take(bytes: number, signal: AbortSignal): Promise<void> {
     this.#takenBytes += bytes
-    if (this.#waiting.length === 0 && this.#mayGo()) {
-      this.#pay(bytes)
-      return undefined
+    const dueBytes = this.#takenBytes
+    for (this.#pay(); this.#paidBytes < dueBytes; this.#pay()) {
+      const waitMs = Math.ceil(((dueBytes - this.#paidBytes) * 1000) / this.#bytesPerSecond)
+      await untilAborted(new Promise((resolve) => setTimeout(resolve, Math.min(lookMs, waitMs))), signal)
     }
-    const { promise, resolve, reject } = Promise.withResolvers<undefined>()
-    const waiting = { bytes, go: () => resolve(undefined) }
-    const leave = (): void => {
-      this.#waiting = this.#waiting.filter((other) => other !== waiting)
-      reject(signal.reason)
-    }
-    if (signal.aborted) {
-      leave()
-      return promise
-    }
-    signal.addEventListener('abort', leave, { once: true })
-    this.#waiting.push(waiting)
-    this.#serve()
-    return promise.finally(() => signal.removeEventListener('abort', leave))
   }
 
-  #mayGo(): boolean {
-    return this.#bytesPerSecond === 0 || this.#paidAt <= performance.now()
-  }
-
-  #pay(bytes: number): void {
-    if (this.#bytesPerSecond === 0) return
-    this.#paidAt = Math.max(this.#paidAt, performance.now() - burstMs) + (bytes * 1000) / this.#bytesPerSecond
-  }
-
-  #serve(): void {
-    clearTimeout(this.#timer)
-    while (this.#waiting.length > 0 && this.#mayGo()) {
-      const next = this.#waiting.shift()
-      this.#pay(next?.bytes ?? 0)
-      next?.go()
-    }
-    if (this.#waiting.length > 0)
-      this.#timer = setTimeout(() => this.#serve(), Math.ceil(this.#paidAt - performance.now()))
+  #pay(): void {
+    const [now, rate] = [performance.now(), this.#bytesPerSecond]
+    const paidBytes = this.#paidBytes + ((now - this.#paidAt) * rate) / 1000
+    this.#paidAt = now
+    this.#paidBytes = rate === 0 ? this.#takenBytes : Math.min(paidBytes, this.#takenBytes + (burstMs * rate) / 1000)
   }
 }
 
 /** Two share a connection well; more would each take longer, and none be there sooner. */
 const usualAtOnce = 2
 
+interface Waiting {
+  readonly go: () => void
+  readonly onPlace: (ahead: number) => void
+}
+
 /** Lets a few downloads run at a time, in the order in which they came. */
 export class DownloadTurns {
-  readonly #queue: PQueue
-  /** In order; told their place whenever it may have changed. */
-  readonly #waiting = new Set<(ahead: number) => void>()
+  readonly #atOnce: number
+  #running = 0
+  readonly #waiting: Waiting[] = []
 
   constructor(atOnce = usualAtOnce) {
-    this.#queue = new PQueue({ concurrency: atOnce })
+    this.#atOnce = atOnce
   }
 
   /**
@@ -97,40 +75,27 @@ export class DownloadTurns {
    */
   async take<T>(signal: AbortSignal, onPlace: (ahead: number) => void, work: () => Promise<T>): Promise<T> {
     signal.throwIfAborted()
-    const tell = (ahead: number): void => onPlace(ahead)
-    // The queue would let go of running work at an abort.
-    const waiting = new AbortController()
-    const leave = (): void => {
-      if (!this.#waiting.delete(tell)) return
-      waiting.abort(signal.reason)
-      this.#tellPlaces()
-    }
-    this.#waiting.add(tell)
-    signal.addEventListener('abort', leave, { once: true })
+    const turn = Promise.withResolvers<undefined>()
+    const waiting = { go: () => turn.resolve(undefined), onPlace }
+    this.#waiting.push(waiting)
+    this.#serve()
     try {
-      const done = this.#queue.add(
-        async () => {
-          this.#waiting.delete(tell)
-          signal.throwIfAborted()
-          return await work()
-        },
-        { signal: waiting.signal },
-      )
-      if (this.#waiting.has(tell)) tell(this.#ahead(tell))
-      return await done
+      await untilAborted(turn.promise, signal)
+      return await work()
     } finally {
-      signal.removeEventListener('abort', leave)
-      leave()
-      this.#tellPlaces()
+      const at = this.#waiting.indexOf(waiting)
+      if (at === -1) this.#running -= 1
+      else this.#waiting.splice(at, 1)
+      this.#serve()
     }
   }
 
-  #tellPlaces(): void {
-    for (const tell of this.#waiting) tell(this.#ahead(tell))
-  }
-
-  #ahead(tell: (ahead: number) => void): number {
-    return this.#queue.pending + [...this.#waiting].indexOf(tell)
+  #serve(): void {
+    while (this.#running < this.#atOnce && this.#waiting.length > 0) {
+      this.#running += 1
+      this.#waiting.shift()?.go()
+    }
+    for (const [at, { onPlace }] of this.#waiting.entries()) onPlace(this.#running + at)
   }
 }
 

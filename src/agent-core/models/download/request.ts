@@ -1,5 +1,3 @@
-import type { Readable, Transform } from 'node:stream'
-import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import { type Dispatcher, request } from 'undici'
 import { causesOf } from '../../util/error-code.ts'
 import { magicLength } from '../content-kind.ts'
@@ -297,7 +295,7 @@ export class PaceGuard {
   }
 }
 
-/** The bytes of an answer, decoded where the server compressed them although asked not to. */
+/** The bytes of an answer. */
 export class Body {
   readonly #chunks: AsyncIterator<unknown>
   readonly #guard: PaceGuard
@@ -306,12 +304,11 @@ export class Body {
   #held: Uint8Array[] = []
   #ended = false
 
-  constructor(answer: Answer, encoding: string | undefined, guard: PaceGuard, signal: AbortSignal, shown: string) {
+  constructor(answer: Answer, guard: PaceGuard, signal: AbortSignal, shown: string) {
     this.#guard = guard
     this.#signal = signal
     this.#shown = shown
-    const stream = encoding === undefined ? answer.body : decoded(answer.body, encoding, shown)
-    this.#chunks = stream[Symbol.asyncIterator]()
+    this.#chunks = answer.body[Symbol.asyncIterator]()
   }
 
   /** The first bytes, which `next` gives as well. Enough to tell what it is, unless it is shorter. */
@@ -346,22 +343,4 @@ export class Body {
       throw error instanceof ModelError ? error : truncated(this.#shown, doneBytes, totalBytes, error)
     }
   }
-}
-
-const decoders: Readonly<Record<string, () => Transform>> = {
-  gzip: createGunzip,
-  'x-gzip': createGunzip,
-  deflate: createInflate,
-  br: createBrotliDecompress,
-}
-
-function decoded(body: Answer['body'], encoding: string, shown: string): Readable {
-  const decoder = Object.hasOwn(decoders, encoding) ? decoders[encoding]?.() : undefined
-  if (decoder === undefined) {
-    throw refused(
-      `${shown} is sent compressed (${encoding}) although the agent did not ask for that: give an address that sends the file uncompressed.`,
-    )
-  }
-  body.on('error', (error: Error) => decoder.destroy(error))
-  return body.pipe(decoder)
 }

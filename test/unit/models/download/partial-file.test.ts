@@ -1,117 +1,100 @@
-import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { open, readdir, writeFile, type FileHandle } from 'node:fs/promises'
-import { uptime } from 'node:os'
+import { open, readdir, readFile, writeFile, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { type Identity, PartialFile } from '../../../../src/agent-core/models/download/partial-file.ts'
-import { eventually } from '../../../support/eventually.ts'
+import { type Identity, PartialFile, segmentBytes } from '../../../../src/agent-core/models/download/partial-file.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
-const identity: Identity = { urlSha256: 'a'.repeat(64), wanted: {} }
+const MiB = 1024 * 1024
+const identity: Identity = { urlSha256: 'a'.repeat(64), wanted: { sha256: 'b'.repeat(64) } }
 
 let folder: Awaited<ReturnType<typeof temporaryFolder>>
+let path: string
 beforeEach(async () => {
   folder = await temporaryFolder()
-  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  path = join(folder.dir, 'x.partial')
 })
-afterEach(async () => {
-  vi.useRealTimers()
-  await folder[Symbol.asyncDispose]()
-})
+afterEach(async () => folder[Symbol.asyncDispose]())
 
-const opened = (): Promise<PartialFile> =>
-  PartialFile.open(join(folder.dir, 'x.partial'), identity, {
-    log: silentLog,
-    now: Date.now,
-    signal: new AbortController().signal,
-    onVerify: () => undefined,
-  })
+const opened = (): Promise<PartialFile> => PartialFile.open(path, identity, silentLog)
 
-/** The second in which a record is due passes again and again until the work is over. */
-async function amidTicks<T>(work: Promise<T>): Promise<T> {
-  const state = { isOver: false }
-  const over = (): void => {
-    state.isOver = true
-  }
-  work.then(over, over)
-  while (!state.isOver) {
-    vi.advanceTimersByTime(1000)
-    await nextTurn()
-  }
-  return work
-}
-
-const rounds = 5
-
-test('a file that is closed when its record is due has one whole record', async () => {
-  for (let round = 0; round < rounds; round += 1) {
-    const file = await opened()
-    await file.write(Buffer.alloc(1000, round), round * 1000)
-    await amidTicks(file.close({ keep: true }))
-  }
+test('what is missing is told segment by segment, and the next call knows what was there', async () => {
+  const file = await opened()
+  file.remote = { sizeBytes: 2 * segmentBytes + 10 }
+  await file.write(Buffer.alloc(10), 2 * segmentBytes)
+  await file.write(Buffer.alloc(1000), 0)
+  await file.close({ keep: true })
   const again = await opened()
-  expect(again.writtenBytes).toBe(rounds * 1000)
+  expect([
+    again.writtenBytes,
+    again.missing(new Set()),
+    again.missing(new Set([0])),
+    again.missing(new Set([0, 1])),
+  ]).toEqual([
+    1010,
+    { segment: 0, range: [1000, segmentBytes] },
+    { segment: 1, range: [segmentBytes, 2 * segmentBytes] },
+    undefined,
+  ])
   await again.close({ keep: true })
-  expect((await readdir(folder.dir)).sort()).toEqual(['x.partial', 'x.partial.recent.json'])
+  expect((await readdir(folder.dir)).sort()).toEqual(['x.partial', 'x.partial.json'])
+})
+
+test('a file that lost its end has what is left of each segment', async () => {
+  const file = await opened()
+  file.remote = { sizeBytes: 3 * segmentBytes }
+  await file.write(Buffer.alloc(1000), segmentBytes)
+  await file.write(Buffer.alloc(1000), 0)
+  await file.close({ keep: true })
+  const handle = await open(path, 'r+')
+  await handle.truncate(segmentBytes + 600)
+  await handle.close()
+  const again = await opened()
+  expect([again.writtenBytes, again.missing(new Set([0]))?.range]).toEqual([
+    1600,
+    [segmentBytes + 600, 2 * segmentBytes],
+  ])
+  await again.close({ keep: true })
 })
 
 test.each([
   { what: 'starts over', end: (file: PartialFile) => file.startOver(), left: ['x.partial'] },
   { what: 'is put aside', end: (file: PartialFile) => file.quarantine(), left: ['x.partial.quarantined'] },
-])('a file that $what when its record is due leaves no record of what it held', async ({ end, left }) => {
-  for (let round = 0; round < rounds; round += 1) {
-    await using file = await opened()
-    await file.write(Buffer.alloc(1000, 1), 0)
-    await amidTicks<unknown>(end(file))
-    expect((await readdir(folder.dir)).sort()).toEqual(left)
-  }
+])('a file that $what leaves no record of what it held', async ({ end, left }) => {
+  const file = await opened()
+  await file.write(Buffer.alloc(30 * MiB), 0)
+  expect(existsSync(`${path}.json`)).toBe(true)
+  await end(file)
+  expect((await readdir(folder.dir)).sort()).toEqual(left)
+  await file.close({ keep: false })
 })
 
-/** So many bytes are there, as this boot of the machine knows or an earlier one. */
-const recordOf = (bytes: number, bootedAgo = 0) => ({
-  version: 1,
-  ...identity,
-  remote: {},
-  ranges: [[0, bytes]],
-  prefix: { bytes: 0, sha256: createHash('sha256').digest('hex') },
-  bootedAt: Date.now() - uptime() * 1000 - bootedAgo,
-})
-type Record = ReturnType<typeof recordOf>
-
-test.each<[string, { recent?: Record; durable?: Record }, number]>([
-  ['the recent one where it knows of more', { recent: recordOf(20), durable: recordOf(10) }, 20],
-  ['the durable one where it knows of as much', { recent: recordOf(10), durable: recordOf(30) }, 30],
-  ['the durable one after a restart of the machine', { recent: recordOf(20, 60_000), durable: recordOf(10) }, 10],
-  ['none where a restart of the machine leaves only a recent one', { recent: recordOf(20, 60_000) }, 0],
-  ['the recent one although the clock was corrected a little', { recent: recordOf(20, 10_000) }, 20],
-  ['the durable one of an earlier boot, since it was synced', { durable: recordOf(10, 60_000) }, 10],
-])('of two records of a partial file is believed %s', async (_, { recent, durable }, bytes) => {
-  const path = join(folder.dir, 'x.partial')
-  await writeFile(path, Buffer.alloc(40))
-  if (recent) await writeFile(`${path}.recent.json`, JSON.stringify(recent))
-  if (durable) await writeFile(`${path}.json`, JSON.stringify(durable))
-  await using file = await opened()
-  expect(file.writtenBytes).toBe(bytes)
-})
-
-test('what a durable record says is synced before the record is written, and nothing is synced for a recent one', async () => {
+test('the record tells only of bytes that were synced before, and of all but the last 24 MiB', async () => {
   const any = await open(join(folder.dir, 'any'), 'w')
   const handles = Object.getPrototypeOf(any) as FileHandle
   await any.close()
-  const isRecorded = () => existsSync(join(folder.dir, 'x.partial.json'))
-  const seen: boolean[] = []
-  const sync = vi.spyOn(handles, 'datasync').mockImplementation(() => Promise.resolve(void seen.push(isRecorded())))
+  const recorded = async () =>
+    existsSync(`${path}.json`)
+      ? (JSON.parse(await readFile(`${path}.json`, 'utf8')) as { segments: number[] }).segments
+      : []
+  const atSync: number[][] = []
+  const sync = vi.spyOn(handles, 'datasync').mockImplementation(async () => void atSync.push(await recorded()))
   try {
     const file = await opened()
-    await file.write(Buffer.alloc(64 * 1024 * 1024), 1)
-    await eventually(isRecorded)
-    await file.write(Buffer.alloc(1), 0)
-    await file.close({ keep: true })
-    expect(seen).toEqual([false])
+    for (let at = 0; at < 50; at += 1) await file.write(Buffer.alloc(MiB), at * MiB)
+    expect([atSync, await recorded()]).toEqual([[[], [24 * MiB]], [48 * MiB]])
+    await file.close({ keep: false })
   } finally {
     sync.mockRestore()
   }
+})
+
+test('a record that nobody can read is that of no file', async () => {
+  await writeFile(path, 'bytes')
+  await writeFile(`${path}.json`, '{"version":1,"segments":[5]}')
+  const file = await opened()
+  expect([file.writtenBytes, await readFile(path, 'utf8')]).toEqual([0, ''])
+  await file.close({ keep: false })
+  expect(await readdir(folder.dir)).toEqual([])
 })
