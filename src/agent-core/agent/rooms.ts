@@ -265,14 +265,13 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
   await supply.look()
   const sleep = ends.use(
     new Sleep({
-      ...{ servers, session, log, system: platform.name, onNotice: shown },
+      ...{ servers, session, log },
       refresh: () => Promise.all([address.check(), supply.changed()]),
-      onLateTimer: () => metrics.add('late_timers_total', 1),
     }),
   )
   snapshots.register(() => ({
     supply: supply.view,
-    notices: [address.facts.warning, firewall.notice, turns.notice, ...sleep.notices],
+    notices: [address.facts.warning, firewall.notice, turns.notice],
   }))
 
   const apiKeys = ends.use(

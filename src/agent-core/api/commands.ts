@@ -75,7 +75,8 @@ export class Commands {
   async #carryOut(command: Command): Promise<CommandResult> {
     const { log } = this.#rooms
     try {
-      const result = await outcomeOf(this.#rooms, command)
+      const carryOut: (rooms: Rooms, command: never) => CommandResult | Outcome = handlers[command.name]
+      const result = await carryOut(this.#rooms, command as never)
       log.info('command', { command: command.name, outcome: result.outcome, message: result.message })
       return result
     } catch (error) {
@@ -113,62 +114,36 @@ function subjectOf(command: Command): string | undefined {
   return 'service' in command ? `service ${refKey(command.service)}` : 'agent'
 }
 
-function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
-  switch (command.name) {
-    case 'stop':
-      return onService(rooms, command, stop)
-    case 'start':
-      return onService(rooms, command, start)
-    case 'restart':
-      return onService(rooms, command, restart)
-    case 'evict':
-      return onService(rooms, command, evict)
-    case 'bringBack':
-      return onService(rooms, command, bringBack)
-    case 'protect':
-      return onService(rooms, command, protect)
-    case 'cancelDownload':
-      return onService(rooms, command, cancelDownload)
-    case 'skipDrain':
-      return onService(rooms, command, skipDrain)
-    case 'resync':
-      return resync(rooms)
-    case 'pauseNode':
-    case 'resumeNode':
-      return pauseOrResume(rooms, command.name)
-    case 'selectContext':
-      return selectContext(rooms, command)
-    case 'reloadKubeconfig':
-      return reloadKubeconfig(rooms)
-    case 'setHostAddress':
-      return setHostAddress(rooms, command)
-    case 'updateSettings':
-      return updateSettings(rooms, command)
-    case 'pullModel':
-      return pullModel(rooms, command)
-    case 'cancelPull':
-      return cancelPull(rooms, command)
-    case 'removeModel':
-      return removeModel(rooms, command)
-    case 'pruneModels':
-      return pruneModels(rooms, command)
-    case 'applyModel':
-      return applyModel(rooms, command)
-    case 'deleteModel':
-      return onService(rooms, command, deleteModel)
-    case 'setContextSize':
-      return onService(rooms, command, setContextSize)
-    case 'shutdown':
-      return shutdown(rooms, command)
-  }
+type Handlers = {
+  readonly [Name in Command['name']]: (
+    rooms: Rooms,
+    command: Extract<Command, { readonly name: Name }>,
+  ) => CommandResult | Outcome
+}
+
+const handlers: Handlers = {
+  stop: onService(stop),
+  start: onService(start),
+  restart: onService(restart),
+  evict: onService(evict),
+  bringBack: onService(bringBack),
+  protect: onService(protect),
+  cancelDownload: onService(cancelDownload),
+  skipDrain: onService(skipDrain),
+  deleteModel: onService(deleteModel),
+  setContextSize: onService(setContextSize),
+  pauseNode: (rooms) => pauseOrResume(rooms, 'pauseNode'),
+  resumeNode: (rooms) => pauseOrResume(rooms, 'resumeNode'),
+  ...{ resync, shutdown, selectContext, reloadKubeconfig, setHostAddress, updateSettings },
+  ...{ applyModel, pullModel, cancelPull, removeModel, pruneModels },
 }
 
 /** Carries out what concerns a service that is shown here. */
-async function onService<Asked extends Command & { readonly service: ServiceRef }>(
-  rooms: Rooms,
-  command: Asked,
+function onService<Asked extends Command & { readonly service: ServiceRef }>(
   carryOut: (rooms: Rooms, known: Known, command: Asked) => CommandResult | Outcome,
-): Outcome {
-  const known = knownService(rooms, command.service)
-  return typeof known === 'string' ? refused(known) : carryOut(rooms, known, command)
+): (rooms: Rooms, command: Asked) => CommandResult | Outcome {
+  return (rooms, command) => {
+    const known = knownService(rooms, command.service)
+    return typeof known === 'string' ? refused(known) : carryOut(rooms, known, command)
+  }
 }

@@ -28,10 +28,12 @@ export async function deleteModel(rooms: Rooms, known: Known, command: DeleteMod
   const { key } = known.report
   const { api } = known.session.cluster
   const asked = uid ?? known.uid
+  let isSent = false
   try {
     const deleted = await whileItChanges(async () => {
       const plan = await planDeletion(api, ref)
       if (plan.service.metadata.uid !== asked) return undefined
+      isSent = true
       await deleteService(api, plan.service)
       return plan.service
     })
@@ -43,10 +45,10 @@ export async function deleteModel(rooms: Rooms, known: Known, command: DeleteMod
     rooms.history.add({ kind: 'deleted', service: ref, message })
     return done(message)
   } catch (error) {
-    if (error instanceof UnknownOutcome) {
-      return refusedByCluster(`It is not known whether ${key} was deleted; try again`, error.cause)
-    }
     if (!isApiError(error)) throw error
+    if (isSent && error.code === undefined) {
+      return refusedByCluster(`It is not known whether ${key} was deleted; try again`, error)
+    }
     if (!isApiError(error, 404)) return refusedByCluster(`${key} was not deleted`, error)
     const last = known.report.service
     const model = last?.metadata.uid === asked ? await deleteItsModel(api, last) : ''
@@ -54,37 +56,17 @@ export async function deleteModel(rooms: Rooms, known: Known, command: DeleteMod
   }
 }
 
-/** The cluster answered neither the deletion nor the question what became of it. */
-class UnknownOutcome extends Error {
-  override readonly name = 'UnknownOutcome'
-  override readonly cause: ApiError
-
-  constructor(cause: ApiError) {
-    super('The outcome of a deletion is not known.')
-    this.cause = cause
-  }
-}
-
-/** An answer that is lost is looked for in the cluster. Throws ApiError where it is not deleted, and UnknownOutcome. */
+/** Asked once more where the answer is lost: the second answer tells what became of the first request. Throws ApiError. */
 async function deleteService(api: KubeApi, service: InferenceService): Promise<void> {
   const { namespace, name } = service.metadata
-  try {
-    await api.delete(resources.inferenceServices, namespace, name, preconditions(service))
-  } catch (error) {
-    if (isApiError(error, 404)) return
-    if (!isApiError(error) || error.code !== undefined) throw error
-    if (!(await isLeaving(api, service))) throw error
-  }
-}
-
-async function isLeaving(api: KubeApi, { metadata: { namespace, name, uid } }: InferenceService): Promise<boolean> {
-  try {
-    const { metadata } = parseInferenceService(await api.get(resources.inferenceServices, namespace, name))
-    return metadata.uid !== uid || metadata.deletionTimestamp !== undefined
-  } catch (error) {
-    if (isApiError(error, 404)) return true
-    throw isApiError(error) ? new UnknownOutcome(error) : error
-  }
+  const ask = () => api.delete(resources.inferenceServices, namespace, name, preconditions(service))
+  const asked = ask().catch((error: unknown) => {
+    if (isApiError(error) && error.code === undefined) return ask()
+    throw error
+  })
+  await asked.catch((error: unknown) => {
+    if (!isApiError(error, 404)) throw error
+  })
 }
 
 /** What became of it, in a sentence; the service is gone whatever that is. */

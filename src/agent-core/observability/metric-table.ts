@@ -165,11 +165,6 @@ export const metricTable = {
     unit: 'bytes',
     help: 'Bytes of models that were received',
   },
-  late_timers_total: {
-    type: 'counter',
-    origin: 'ours',
-    help: 'Ticks of a 5 s timer that came more than a second late, such as when macOS slows the app (App Nap)',
-  },
   tokens_total: {
     type: 'counter',
     origin: 'ours',

@@ -1,5 +1,4 @@
 import type { Cluster } from '../kube/cluster.ts'
-import { LateTimers } from '../observability/late-timers.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { WaysToPublish } from '../publishing/ways.ts'
 import { isAlive } from '../servers/probe.ts'
@@ -32,11 +31,6 @@ export interface SleepOptions {
       }
     | undefined
   readonly log: Logger
-  readonly system: 'darwin' | 'linux'
-  /** A timer of this agent came late although the machine was awake. */
-  readonly onLateTimer?: () => void
-  /** The notice about late timers came or went. */
-  readonly onNotice?: () => void
   /** The machine woke, perhaps in another network, or with its plug pulled. */
   readonly refresh?: () => Promise<unknown>
 }
@@ -47,7 +41,6 @@ export class Sleep {
   #isAsleep = false
   /** Ticks in a row that came on time since the sleep was announced. */
   #ticksAwake = 0
-  readonly #timers: LateTimers
   /** Services whose servers have not answered since the machine woke. */
   readonly #unverified = new Set<string>()
   readonly #ticks: Disposable
@@ -55,10 +48,9 @@ export class Sleep {
 
   constructor(options: SleepOptions) {
     this.#options = options
-    this.#timers = new LateTimers(options.system)
     this.#ticks = watchLateTicks({
       onLate: (lateMs) => this.#stoodStill(lateMs),
-      onTime: (lateMs) => this.#ticked(lateMs),
+      onTime: () => this.#ticked(),
     })
   }
 
@@ -68,15 +60,10 @@ export class Sleep {
     return this.#unverified.has(key) ? 'unverified' : undefined
   }
 
-  get notices(): string[] {
-    return this.#timers.notice === undefined ? [] : [this.#timers.notice]
-  }
-
   /** The machine is about to sleep. Resolves when nothing is published, or the time is up; models stay in memory. */
   async suspend(): Promise<void> {
     const { session, log } = this.#options
     this.#isAsleep = true
-    this.#followTimers(() => this.#timers.slept())
     this.#ticksAwake = 0
     this.#stopVerifying()
     const { publisher, reconciler } = session() ?? {}
@@ -127,35 +114,17 @@ export class Sleep {
   #stoodStill(lateMs: number): void {
     this.#ticksAwake = 0
     if (this.#isAsleep) return
-    this.#tick(lateMs)
     const text = 'this machine may have slept: everything is checked again'
     this.#options.log.warn('stood still', { lateMs: Math.round(lateMs), text })
     this.#resumeAlone()
   }
 
-  #ticked(lateMs: number): void {
-    if (!this.#isAsleep) this.#tick(lateMs)
+  #ticked(): void {
     if (!this.#isAsleep || ++this.#ticksAwake * defaultEveryMs <= provesAwakeMs) return
     this.#options.log.warn('no sleep', {
       text: 'a sleep was announced, but this machine is awake: everything is checked again',
     })
     this.#resumeAlone()
-  }
-
-  #tick(lateMs: number): void {
-    this.#followTimers(() => {
-      if (this.#timers.tick(lateMs)) this.#options.onLateTimer?.()
-    })
-  }
-
-  #followTimers(change: () => void): void {
-    const { log, onNotice } = this.#options
-    const before = this.#timers.notice
-    change()
-    const { notice } = this.#timers
-    if (notice === before) return
-    if (before === undefined) log.warn('timers are late', { text: notice })
-    onNotice?.()
   }
 
   #resumeAlone(): void {

@@ -1,30 +1,18 @@
-import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
-import { metalAgentCondition } from '../kube/status-writer.ts'
+import type { ObjectMeta } from '../kube/resources.ts'
 import { wallTimeOf } from '../util/steady-clock.ts'
 import { unloadTarget } from './unload-reasons.ts'
 import { annotationKeys, type Desired } from './desired.ts'
 import type { Observation, Plan } from './plan/observation.ts'
-import { lifeOf } from '../servers/server-state.ts'
 import type { ServiceRooms } from './service-rooms.ts'
-
-type Rooms = Pick<ServiceRooms, 'cluster' | 'servers' | 'unloadReasons' | 'narrator' | 'settings' | 'enqueue' | 'now'>
 
 /** Takes one service out of memory when it had no request for as long as its annotation says, and back when a request is expected. */
 export class Idleness {
   readonly #key: string
-  readonly #rooms: Rooms
+  readonly #rooms: ServiceRooms
 
-  constructor(key: string, rooms: Rooms) {
+  constructor(key: string, rooms: ServiceRooms) {
     this.#key = key
     this.#rooms = rooms
-  }
-
-  /** Where no agent has written unload reasons yet, that a service was unloaded is known from its condition alone. */
-  takeUp({ metadata, status }: InferenceService): void {
-    const { unloadReasons, servers } = this.#rooms
-    if (!unloadReasons.isNew || unloadReasons.of(metadata.uid) || lifeOf(servers.get(this.#key)) !== undefined) return
-    const condition = status.conditions.find(({ type }) => type === metalAgentCondition)
-    if (condition?.reason === 'Idle') this.#leave(metadata, 'Unloaded after a time without a request.')
   }
 
   /** Ends with the annotation, and where the service is not asked for: when it is again, it is wanted in memory. */
@@ -49,11 +37,13 @@ export class Idleness {
 
   /** No request came for as long as its annotation says. */
   begin(metadata: ObjectMeta, desired: Desired): void {
-    const { narrator, enqueue } = this.#rooms
+    const { cluster, unloadReasons, narrator, enqueue, now } = this.#rooms
     if (desired.kind !== 'serve' || desired.idleMinutes === undefined) return
     const { idleMinutes } = desired
     const minutes = `${idleMinutes} ${idleMinutes === 1 ? 'minute' : 'minutes'}`
-    this.#leave(metadata, `Unloaded after ${minutes} without a request (${annotationKeys.idleMinutes}).`)
+    const message = `Unloaded after ${minutes} without a request (${annotationKeys.idleMinutes}).`
+    const since = wallTimeOf(now()).toISOString()
+    unloadReasons.unload(unloadTarget(cluster, metadata), { kind: 'idle', since, message })
     narrator.tell(this.#key, { kind: 'idle', idleMinutes })
     enqueue(this.#key)
   }
@@ -63,12 +53,6 @@ export class Idleness {
     if (!this.#end(uid)) return false
     this.#rooms.enqueue(this.#key)
     return true
-  }
-
-  #leave(metadata: ObjectMeta, message: string): void {
-    const { cluster, unloadReasons, now } = this.#rooms
-    const since = wallTimeOf(now()).toISOString()
-    unloadReasons.unload(unloadTarget(cluster, metadata), { kind: 'idle', since, message })
   }
 
   #end(uid: string | undefined): boolean {

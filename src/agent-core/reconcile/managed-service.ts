@@ -19,56 +19,6 @@ import { splitKey } from '../util/object-key.ts'
 /** An evicted model gets a few seconds for its requests, since memory is short. */
 const shedDrainMs = 5_000
 
-interface ServiceParts {
-  readonly fetch: ModelFetch
-  readonly starts: ServerStarts
-  readonly writes: ClusterWrites
-}
-
-interface StepContext {
-  readonly reading: Reading
-  readonly observed: Observation
-  readonly unloadReason: UnloadReason | undefined
-}
-
-/** Takes the step that was planned for one service: which part of it does what. */
-async function takeStep(
-  { step, message }: Plan,
-  { fetch, starts, writes }: ServiceParts,
-  { reading, observed, unloadReason }: StepContext,
-): Promise<void> {
-  const { desiredServer, target } = reading
-  switch (step.do) {
-    case 'claim':
-    case 'ensureService':
-    case 'publish':
-    case 'withdraw':
-    case 'withdrawDead':
-    case 'release':
-    case 'unpublish':
-    case 'remove':
-      return writes.perform(step, target, observed.publication)
-    case 'fetch':
-      if (desiredServer) fetch.begin(desiredServer)
-      return
-    case 'cancelFetch':
-      fetch.cancel()
-      return
-    case 'sizeUp':
-      if (desiredServer && fetch.model) await starts.compare(reading, desiredServer, fetch.model)
-      return
-    case 'start':
-      if (!desiredServer || !fetch.model) return
-      if (!(await starts.start(reading, desiredServer, fetch.model))) fetch.cancel()
-      return
-    case 'stop':
-      starts.stop(message, isShedding(unloadReason) ? { drainMs: shedDrainMs } : {})
-      return
-    case 'rest':
-      return
-  }
-}
-
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
 const maxStepsPerPass = 30
 
@@ -136,10 +86,44 @@ export class ManagedService {
       if (this.#rooms.isStopped()) return { kind: 'rest', again: undefined }
       if (next.step.do === 'rest') return this.#rest(reading, next, observed)
       this.#rooms.log.debug('step', { key: this.key, step: next.step.do, reason: next.reason })
-      const parts = { fetch: this.#fetch, starts: this.#starts, writes: this.#writes }
-      await takeStep(next, parts, { reading, observed, unloadReason: this.#unloadReason() })
+      await this.#take(next, reading, observed)
     }
     throw new Error(`Reconciling ${this.key} did not settle after ${maxStepsPerPass} steps.`)
+  }
+
+  /** Takes the step that was planned: which part of it does what. */
+  async #take({ step, message }: Plan, reading: Reading, { publication }: Observation): Promise<void> {
+    const [fetch, starts] = [this.#fetch, this.#starts]
+    const { desiredServer, target } = reading
+    switch (step.do) {
+      case 'claim':
+      case 'ensureService':
+      case 'publish':
+      case 'withdraw':
+      case 'withdrawDead':
+      case 'release':
+      case 'unpublish':
+      case 'remove':
+        return this.#writes.perform(step, target, publication)
+      case 'fetch':
+        if (desiredServer) fetch.begin(desiredServer)
+        return
+      case 'cancelFetch':
+        fetch.cancel()
+        return
+      case 'sizeUp':
+        if (desiredServer && fetch.model) await starts.compare(reading, desiredServer, fetch.model)
+        return
+      case 'start':
+        if (!desiredServer || !fetch.model) return
+        if (!(await starts.start(reading, desiredServer, fetch.model))) fetch.cancel()
+        return
+      case 'stop':
+        starts.stop(message, isShedding(this.#unloadReason()) ? { drainMs: shedDrainMs } : {})
+        return
+      case 'rest':
+        return
+    }
   }
 
   /** Undefined where it is none of ours and nothing of it is here. */
@@ -302,11 +286,9 @@ export class ManagedService {
   #meet(service: InferenceService): void {
     const before = this.#metadata
     this.#metadata = service.metadata
-    if (!before) this.#idleness.takeUp(service)
-    else if (before.uid !== service.metadata.uid) {
-      this.#restarts = 0
-      this.#rooms.unloadReasons.forget(before.uid)
-    }
+    if (!before || before.uid === service.metadata.uid) return
+    this.#restarts = 0
+    this.#rooms.unloadReasons.forget(before.uid)
   }
 
   #observe(reading: Reading): Observation {

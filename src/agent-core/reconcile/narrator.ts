@@ -14,7 +14,7 @@ import {
   type ReportInputs,
   sayFinally,
   type ReportedState,
-  ReportedStates,
+  reportedAfter,
   writeReport,
   schedulingStatusOf,
 } from './status-report.ts'
@@ -75,7 +75,7 @@ interface NarratorOptions {
  */
 export class Narrator {
   readonly #options: NarratorOptions
-  readonly #reported = new ReportedStates()
+  readonly #reported = new Map<string, ReportedState>()
   readonly #now: () => number
   readonly #random: () => number
   #isLeaving = false
@@ -226,11 +226,11 @@ export class Narrator {
   }
 
   forget(key: string): void {
-    this.#reported.forget(key)
+    this.#reported.delete(key)
   }
 
   forgetWhere(isLeft: (key: string) => boolean): void {
-    this.#reported.forgetWhere(isLeft)
+    for (const key of this.#reported.keys()) if (isLeft(key)) this.#reported.delete(key)
   }
 
   #started(
@@ -314,7 +314,14 @@ export class Narrator {
   }
 
   #reportedOf(key: string, uid = this.#object(key)?.metadata.uid): ReportedState {
-    return this.#reported.of(key, uid)
+    const known = this.#reported.get(key)
+    if (known && (uid === undefined || known.uid === undefined || known.uid === uid)) {
+      known.uid ??= uid
+      return known
+    }
+    const reported = reportedAfter(known, uid)
+    this.#reported.set(key, reported)
+    return reported
   }
 
   #object(key: string): InferenceService | undefined {

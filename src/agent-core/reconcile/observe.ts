@@ -21,23 +21,8 @@ export interface ObservedService {
   readonly before: Observation | undefined
 }
 
-type Rooms = Pick<
-  ServiceRooms,
-  | 'publisher'
-  | 'servers'
-  | 'unloadReasons'
-  | 'admission'
-  | 'turns'
-  | 'hostAddress'
-  | 'apiKeys'
-  | 'door'
-  | 'ingress'
-  | 'silenceOf'
-  | 'settings'
->
-
 /** What {@link plan} decides by: the reading, and what the rooms say of this machine. Has no effect on what runs or is published. */
-export function observe(reading: Reading, rooms: Rooms, service: ObservedService): Observation {
+export function observe(reading: Reading, rooms: ServiceRooms, service: ObservedService): Observation {
   const { publisher, servers, unloadReasons, hostAddress, silenceOf } = rooms
   const { now, target } = reading
   const { key, fetch, starts, writes, unloadReason, before } = service
@@ -76,7 +61,7 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
 function unreachedAs(
   state: ServerState | undefined,
   reach: ReachInputs,
-  servers: Pick<Rooms['servers'], 'hostOf'>,
+  servers: ServiceRooms['servers'],
 ): Unreached | undefined {
   const host = servers.hostOf(reach.key)
   if (host === undefined || !state || isOver(state) || !('port' in state)) return undefined
@@ -85,7 +70,7 @@ function unreachedAs(
 
 function startView(
   { desiredServer, now }: Reading,
-  { admission, turns }: Rooms,
+  { admission, turns }: ServiceRooms,
   { key, starts }: ObservedService,
   reach: ReachInputs,
 ): Pick<Observation, 'instead' | 'obstacle'> {

@@ -9,7 +9,7 @@ import { ManagedService } from './managed-service.ts'
 import { ServiceNames } from './reading.ts'
 import { isOnItsWay } from './server-view.ts'
 import type { ServiceReport } from './service-report.ts'
-import type { ServiceRooms } from './service-rooms.ts'
+import type { ServiceRooms, SessionRooms } from './service-rooms.ts'
 import type { UnloadReason } from './unload-reasons.ts'
 import { WorkQueue, type WorkQueueOptions } from './work-queue.ts'
 import type { ServerState } from '../servers/server-state.ts'
@@ -36,10 +36,7 @@ function essence({ metadata, spec, status }: InferenceService): object {
   }
 }
 
-/** What the reconciler adds itself to the rooms of its services. */
-type OwnRooms = 'admission' | 'names' | 'enqueue' | 'leaving' | 'isStopped' | 'now' | 'random'
-
-export interface ReconcilerOptions extends Omit<ServiceRooms, OwnRooms> {
+export interface ReconcilerOptions extends SessionRooms {
   readonly onPass?: WorkQueueOptions['onPass']
   readonly now?: () => number
   readonly random?: () => number

@@ -50,12 +50,7 @@ export interface ServiceReport {
 type Known = Pick<ServiceReport, 'key' | 'uid' | 'plan' | 'observed' | 'since' | 'restarts' | 'unloadReason' | 'fetch'>
 
 export function serviceReport(
-  {
-    servers,
-    cluster,
-    unloadReasons,
-    admission,
-  }: Pick<ServiceRooms, 'servers' | 'cluster' | 'unloadReasons' | 'admission'>,
+  { servers, cluster, unloadReasons, admission }: ServiceRooms,
   known: Known,
 ): ServiceReport {
   const { key, unloadReason } = known

@@ -26,19 +26,17 @@ export interface ServiceSettings {
   readonly idleMinuteMs: number
 }
 
-/** What the services of one cluster share. */
-export interface ServiceRooms {
+/** What a session with one cluster has for its services. */
+export interface SessionRooms {
   readonly cluster: Cluster
   readonly models: Models
   readonly servers: Servers
   readonly publisher: WaysToPublish
   readonly memory: Memory
   readonly unloadReasons: UnloadReasons
-  readonly admission: Admission
-  readonly turns: Pick<StartTurns, 'ask' | 'obstacleOf' | 'forget'>
+  readonly turns: StartTurns
   readonly narrator: Narrator
   readonly launches: ServerLaunches
-  readonly names: Pick<ServiceNames, 'sharing'>
   readonly settings: ServiceSettings
   /** For tests: see `ModelFetchOptions`. */
   readonly refreshEveryMs?: number | undefined
@@ -50,9 +48,15 @@ export interface ServiceRooms {
   readonly ingress: { readonly state: DoorState; readonly port: number }
   readonly silenceOf: (key: string) => Silence | undefined
   readonly log: Logger
-  readonly enqueue: (key: string) => void
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
+}
+
+/** What the services of one cluster share. */
+export interface ServiceRooms extends SessionRooms {
+  readonly admission: Admission
+  readonly names: ServiceNames
+  readonly enqueue: (key: string) => void
   /** The hold of a service that is given up for good because this machine moves to another cluster or namespace. */
   readonly leaving: (key: string) => Extract<UnloadReason, { kind: 'held' }> | undefined
   /** The agent is ending and decides nothing more. */

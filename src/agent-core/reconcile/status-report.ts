@@ -286,34 +286,10 @@ export interface ReportedState extends ReportedStatus {
   isFailureLogged: boolean
 }
 
-/** What was reported about each service. */
-export class ReportedStates {
-  readonly #reported = new Map<string, ReportedState>()
-
-  /** A re-created object starts without reports, except of servers that still run for its predecessor. */
-  of(key: string, uid: string | undefined): ReportedState {
-    const known = this.#reported.get(key)
-    if (known && (uid === undefined || known.uid === undefined || known.uid === uid)) {
-      known.uid ??= uid
-      return known
-    }
-    const { state, reason, started = [], answered = [], stopReason } = known ?? {}
-    const reported = { ...nothingReported(uid), state, reason, started, answered, stopReason }
-    this.#reported.set(key, reported)
-    return reported
-  }
-
-  values(): Iterable<ReportedState> {
-    return this.#reported.values()
-  }
-
-  forget(key: string): void {
-    this.#reported.delete(key)
-  }
-
-  forgetWhere(isLeft: (key: string) => boolean): void {
-    for (const key of this.#reported.keys()) if (isLeft(key)) this.#reported.delete(key)
-  }
+/** A re-created object starts without reports, except of servers that still run for its predecessor. */
+export function reportedAfter(known: ReportedState | undefined, uid: string | undefined): ReportedState {
+  const { state, reason, started = [], answered = [], stopReason } = known ?? {}
+  return { ...nothingReported(uid), state, reason, started, answered, stopReason }
 }
 
 /** A crash and the start after it are known by their lives. */

@@ -116,8 +116,6 @@ interface UnloadReasonsOptions {
  */
 export class UnloadReasons {
   readonly notices: readonly string[]
-  /** No agent wrote the file before: what the cluster's objects say of idle services is all there is. */
-  readonly isNew: boolean
   readonly #file: StateFile<ReasonFile>
   readonly #log: Logger
   #value: ReasonFile
@@ -127,14 +125,12 @@ export class UnloadReasons {
 
   private constructor(
     file: StateFile<ReasonFile>,
-    isNew: boolean,
     { log, retryMs = defaultRetryMs }: Pick<UnloadReasonsOptions, 'log' | 'retryMs'>,
   ) {
     this.#file = file
     this.#retryMs = retryMs
     this.#value = file.value
     this.notices = file.notice === undefined ? [] : [file.notice]
-    this.isNew = isNew
     this.#log = log
   }
 
@@ -147,8 +143,7 @@ export class UnloadReasons {
       initial: noReasons,
       keeps: 'what was stopped, evicted, protected or paused only on this machine',
     })
-    const isNew = file.value === noReasons
-    return new UnloadReasons(file, isNew, options)
+    return new UnloadReasons(file, options)
   }
 
   of(uid: string | undefined): UnloadReason | undefined {

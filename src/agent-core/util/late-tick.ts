@@ -1,8 +1,8 @@
 export interface LateTickOptions {
   /** The machine, or this process, stood still for a while: so many milliseconds beyond what is usual. */
   readonly onLate: (lateMs: number) => void
-  /** It was awake since the last tick, which came so much later than it was due. */
-  readonly onTime?: (lateMs: number) => void
+  /** It was awake since the last tick. */
+  readonly onTime?: () => void
   readonly everyMs?: number
   readonly lateMs?: number
   /** Clocks in milliseconds: the monotonic one runs during sleep on some systems only, the wall clock can be set by people. */
@@ -23,7 +23,7 @@ export function watchLateTicks(options: LateTickOptions): Disposable {
     const late = Math.max(...now.map((at, index) => at - (before[index] ?? at) - everyMs))
     before = now
     if (late > lateMs) onLate(late)
-    else onTime?.(Math.max(0, late))
+    else onTime?.()
   }, everyMs)
   timer.unref()
   return { [Symbol.dispose]: () => clearInterval(timer) }

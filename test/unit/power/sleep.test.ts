@@ -41,7 +41,6 @@ class HeldServer implements AsyncDisposable {
 
 function sleepOf(states: Map<string, ServerState>, refresh: () => Promise<unknown> = () => Promise.resolve()) {
   const passes: string[] = []
-  const late = { timers: 0, changes: 0 }
   const sleep: Sleep = new Sleep({
     servers: {
       state: () => states,
@@ -60,12 +59,9 @@ function sleepOf(states: Map<string, ServerState>, refresh: () => Promise<unknow
       },
     }),
     log: new Recorder(),
-    system: 'linux',
-    onLateTimer: () => void (late.timers += 1),
-    onNotice: () => void (late.changes += 1),
     refresh,
   })
-  return { sleep, passes, late }
+  return { sleep, passes }
 }
 
 test('a second word that the machine woke publishes nothing that has not answered since', async () => {
@@ -156,26 +152,6 @@ describe('a machine that is awake', () => {
     const before = sleep.silenceOf('a')
     vi.advanceTimersByTime(5_000)
     expect([before, sleep.silenceOf('a')]).toEqual(['asleep', undefined])
-  })
-
-  test('says that its timers come late where that is so again and again, and no longer after a sleep was announced', async () => {
-    const { sleep, late } = sleepOf(new Map())
-    using _ = sleep
-    const tick = (lateMs: number) => {
-      vi.setSystemTime(Date.now() + lateMs)
-      vi.advanceTimersByTime(5_000)
-    }
-    for (const lateMs of [0, 2_000, 2_000, 30_000]) tick(lateMs)
-    const before = { ...late, notices: sleep.notices.length }
-    tick(2_000)
-    const notices = sleep.notices
-    await sleep.suspend()
-    tick(2_000)
-    expect([before, notices, { ...late, notices: sleep.notices.length }]).toEqual([
-      { timers: 3, changes: 0, notices: 0 },
-      [expect.stringContaining('Timers of this agent fired more than a second late 4 of the last 5 times')],
-      { timers: 4, changes: 2, notices: 0 },
-    ])
   })
 
   test('for a moment only, as for mail at night, goes on to sleep', async () => {
