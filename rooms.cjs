@@ -117,7 +117,7 @@ const faces = {
     'local-cluster',
     'objects',
     'publisher',
-    'relay-choice',
+    'relay',
     'visitors',
     'ways',
     'writes',

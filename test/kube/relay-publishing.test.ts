@@ -376,7 +376,7 @@ class Story {
       (given) =>
         new WaysToPublish({
           ...given,
-          ...{ mode: () => this.mode, ingress: this.ingress, lookEveryMs: 20, relayLeavesMs: 500 },
+          ...{ mode: () => this.mode, ingress: this.ingress, lookEveryMs: 20 },
           inferenceService: ({ namespace, name }) => this.#services.get(namespace, name),
           onNotAdopted: (key, message) => this.notAdopted.push(`${key}: ${message}`),
         }),
@@ -413,6 +413,7 @@ class Story {
   /** Serves until nothing is left of what was published for a relay. */
   async left(target = this.target): Promise<void> {
     await eventually(async () => {
+      this.agent.clock.now += 5_000
       await this.serve(target)
       return (await this.cluster.kindsOf(`${target.name}-agent`)).length === 0
     })

@@ -315,11 +315,6 @@ export class Publisher {
     })
   }
 
-  /** Asks the server whether the Service leads to LLMKube's relay by now. */
-  leadsToRelay(target: PublishTarget): Promise<boolean> {
-    return this.#service.leadsToRelay(target)
-  }
-
   /** Says where the server listens, and whether it answers. */
   publish(target: PublishTarget, published: Published): Promise<WriteResult> {
     const written = this.#inTurn(target, async (slice) => {

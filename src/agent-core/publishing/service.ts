@@ -54,7 +54,7 @@ export function judgeService(service: Service | undefined, target: PublishTarget
 }
 
 /** LLMKube 0.10 makes itself the controller of a Service that its relay answers; an agent that takes one back may have left the selector. */
-const isRelayed = ({ metadata, spec }: Service, { name, uid }: PublishTarget): boolean =>
+export const isRelayed = ({ metadata, spec }: Service, { name, uid }: PublishTarget): boolean =>
   metadata.ownerReferences.some((reference) => reference.controller === true && reference.uid === uid) ||
   isLedToRelay({ spec }, name)
 
@@ -144,15 +144,6 @@ export class ServiceWriter {
   /** Whether something was found under its name that no watch tells. */
   isKnown(target: PublishTarget): boolean {
     return this.#found.has(refKey(target))
-  }
-
-  /** Asks the server whether the Service leads to LLMKube's relay by now, which no watch tells. */
-  async leadsToRelay(target: PublishTarget): Promise<boolean> {
-    const service = await readNow({ ...this.#place(target), store: watchedStore(this.#services) })
-    const isSo = judgeService(service, target).kind === 'relayed'
-    if (isSo) this.#found.set(refKey(target), { kind: 'relayed', message: '', at: this.#now() })
-    else this.#found.delete(refKey(target))
-    return isSo
   }
 
   /** Whether it says what is wanted, whosever it is; true where there is none. */

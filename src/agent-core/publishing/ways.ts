@@ -15,9 +15,7 @@ import {
   soonest,
   type Unfinished,
 } from './publisher.ts'
-import { RelayAdoption } from './relay-adoption.ts'
-import { type Way, type WayFacts, wayToPublish } from './relay-choice.ts'
-import { RelaySupport } from './relay-support.ts'
+import { RelayWatch, type Way, type WayFacts, wayToPublish } from './relay.ts'
 import { isLedToRelay } from './service.ts'
 import { done, type WriteResult } from './writes.ts'
 
@@ -42,14 +40,13 @@ export interface WaysOptions extends Omit<PublisherOptions, 'naming' | 'pulse'> 
   readonly onNotAdopted: (key: string, message: string) => void
   /** For tests. */
   readonly lookEveryMs?: number
-  readonly relayLeavesMs?: number
 }
 
 /** What the relay needs could not be written: it is tried again after this time, and nothing else waits for it. */
 const besideAgainMs = 30_000
 
 /** What comes by a relay that the controller removes is answered for so long: its Pod leaves the Service first, and ends what it has begun. */
-const usualRelayLeavesMs = 15_000
+const relayLeavesMs = 15_000
 
 /**
  * Publishes services directly, for LLMKube's relay, or both ways, as {@link wayToPublish} says, and removes what another way has left. Seen from
@@ -60,8 +57,7 @@ export class WaysToPublish implements AsyncDisposable {
   readonly #options: WaysOptions
   readonly #direct: Publisher
   readonly #relay: Publisher
-  readonly #support: RelaySupport
-  readonly #adoption: RelayAdoption
+  readonly #relays: RelayWatch
   readonly #now: () => number
   /** When what goes beside a direct publication, or has to be given up, is tried again. */
   readonly #besideAt = new Map<string, number>()
@@ -69,8 +65,8 @@ export class WaysToPublish implements AsyncDisposable {
   /** By namespace and Service: the slices of its relay that have a Pod which is ready. */
   readonly #relaySlices = new Map<string, Set<string>>()
   readonly #unsubscribe: () => void
-  /** When what was published for a relay goes that is in use no longer. */
-  readonly #leaving = new Map<string, NodeJS.Timeout>()
+  /** When what was published for a relay goes that is in use no longer, in monotonic milliseconds; until then it tells no pin. */
+  readonly #leavesAt = new Map<string, number>()
 
   constructor(options: WaysOptions) {
     const { api, slices, mode, ingress, log, onChange, monotonicNow = () => performance.now() } = options
@@ -80,21 +76,16 @@ export class WaysToPublish implements AsyncDisposable {
     this.pulse = new HeartbeatPulse({ random, everyMs })
     const shared = { ...options, pulse: this.pulse }
     this.#direct = new Publisher(shared)
-    const pinFor = (target: PublishTarget) => (this.#leaving.has(refKey(target)) ? undefined : ingress.pin)
+    const pinFor = (target: PublishTarget) => (this.#leavesAt.has(refKey(target)) ? undefined : ingress.pin)
     this.#relay = new Publisher({ ...shared, endpoints: undefined, naming: relayNaming(() => ingress.port, pinFor) })
     this.#unsubscribe = slices.cache.onChange(({ before, after }) => this.#followRelay(before, after))
-    this.#support = new RelaySupport({
-      ...{ api, log, lookEveryMs: options.lookEveryMs },
-      onChange: () => {
+    this.#relays = new RelayWatch({
+      ...{ api, log, monotonicNow, lookEveryMs: options.lookEveryMs, onNotAdopted: options.onNotAdopted },
+      relayed: () => (mode() === 'relay' ? this.#relay.held() : []),
+      generationOf: (target) => options.inferenceService(target)?.metadata.generation,
+      onSupport: () => {
         for (const target of [...this.#direct.held(), ...this.#relay.held()]) onChange(refKey(target))
       },
-    })
-    this.#adoption = new RelayAdoption({
-      relayed: () => (mode() === 'relay' ? this.#relay.held() : []),
-      leadsToRelay: (target) => this.#direct.leadsToRelay(target),
-      generationOf: (target) => options.inferenceService(target)?.metadata.generation,
-      onNotAdopted: options.onNotAdopted,
-      ...{ log, monotonicNow, lookEveryMs: options.lookEveryMs },
     })
   }
 
@@ -106,7 +97,7 @@ export class WaysToPublish implements AsyncDisposable {
   /** Pods are meant to come by a relay: a person says so, or the cluster can have one. */
   get isRelayWanted(): boolean {
     const mode = this.#options.mode()
-    return mode === 'relay' || (mode === 'auto' && this.#support.isThere === true)
+    return mode === 'relay' || (mode === 'auto' && this.#relays.isThere === true)
   }
 
   observe(target: PublishTarget): PublicationView {
@@ -173,7 +164,7 @@ export class WaysToPublish implements AsyncDisposable {
       if (claimed.kind !== 'done') return claimed
     }
     if (way === 'relay') {
-      this.#stay(target)
+      this.#leavesAt.delete(refKey(target))
       const result = await this.#relay.publish(target, this.#behindIngress(published))
       return result.kind === 'done' ? this.#leave(this.#direct, target) : result
     }
@@ -223,7 +214,7 @@ export class WaysToPublish implements AsyncDisposable {
     this.#options.ingress.forget(key)
     this.#ways.delete(key)
     this.#besideAt.delete(key)
-    this.#stay(splitKey(key))
+    this.#leavesAt.delete(key)
   }
 
   watchGap(): void {
@@ -238,18 +229,18 @@ export class WaysToPublish implements AsyncDisposable {
   setWatchLive(live: boolean): void {
     this.#direct.setWatchLive(live)
     this.#relay.setWatchLive(live)
-    if (live) this.#support.look()
+    if (live) this.#relays.look()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#unsubscribe()
-    this.#support[Symbol.dispose]()
-    this.#adoption[Symbol.dispose]()
-    for (const timer of this.#leaving.values()) clearTimeout(timer)
+    this.#relays[Symbol.dispose]()
     await Promise.all([this.#direct[Symbol.asyncDispose](), this.#relay[Symbol.asyncDispose]()])
   }
 
   #directly(target: PublishTarget, direct: PublicationView, relay: PublicationView): PublicationView {
+    const leavesInMs = this.#leavesInMs(target)
+    const both = together(direct, relay)
     const isTakenBack = direct.service.kind === 'relayed' && this.#takesBack(target)
     return {
       ...direct,
@@ -259,11 +250,12 @@ export class WaysToPublish implements AsyncDisposable {
         serviceUpToDate: !isTakenBack,
         serviceEdits: undefined,
       }),
-      ...together(direct, relay),
+      ...both,
       complete:
         isHeld(direct.claim) === (isHeld(direct.claim) || isHeld(relay.claim)) &&
         direct.complete &&
-        (!isLeft(relay) || this.#leaving.has(refKey(target))),
+        (!isLeft(relay) || leavesInMs > 0),
+      recheckInMs: soonest(both.recheckInMs, leavesInMs || undefined),
       present: direct.present || isLeft(relay),
     }
   }
@@ -319,7 +311,7 @@ export class WaysToPublish implements AsyncDisposable {
     const { ingress, log } = this.#options
     const key = refKey(target)
     this.#besideAt.delete(key)
-    this.#stay(target)
+    this.#leavesAt.delete(key)
     // What was published before this agent started stays until it is known.
     if (ingress.state.kind === 'unknown') return
     try {
@@ -382,34 +374,24 @@ export class WaysToPublish implements AsyncDisposable {
   /** Also what was published for an InferenceService of this name that is gone. */
   async #removeRelays(target: PublishTarget): Promise<WriteResult> {
     const left = await this.#relay.unpublish(target)
-    return left.kind === 'done' ? this.#relay.remove(target) : left
+    if (left.kind !== 'done') return left
+    this.#leavesAt.delete(refKey(target))
+    return this.#relay.remove(target)
   }
 
-  /** It is published for a relay again. */
-  #stay(target: Pick<PublishTarget, 'namespace' | 'name'>): void {
-    const key = refKey(target)
-    clearTimeout(this.#leaving.get(key))
-    this.#leaving.delete(key)
-  }
-
-  /** The controller removes its relay where it finds no pin. */
+  /** The controller removes its relay where it finds no pin, and what comes by it is answered meanwhile. */
   async #leaveRelay(target: PublishTarget): Promise<WriteResult> {
     const key = refKey(target)
-    if (this.#leaving.has(key)) return done
-    const leave = async (): Promise<void> => {
-      const left = await this.#relay.withdraw(target)
-      if (left.kind !== 'done') this.#options.log.info('not withdrawn from a relay', { key, reason: left.message })
+    if (!this.#leavesAt.has(key)) {
+      this.#leavesAt.set(key, this.#now() + relayLeavesMs)
+      return this.#relay.withoutPin(target)
     }
-    const timer = setTimeout(() => {
-      void leave()
-        .catch((error: unknown) => this.#options.log.info('not withdrawn from a relay', { key, error }))
-        .finally(() => {
-          this.#leaving.delete(key)
-          this.#options.onChange(key)
-        })
-    }, this.#options.relayLeavesMs ?? usualRelayLeavesMs)
-    this.#leaving.set(key, timer.unref())
-    return this.#relay.withoutPin(target)
+    if (this.#leavesInMs(target) > 0) return done
+    return this.#removeRelays(target)
+  }
+
+  #leavesInMs(target: PublishTarget): number {
+    return Math.max(0, (this.#leavesAt.get(refKey(target)) ?? -Infinity) - this.#now())
   }
 
   #primary(target: PublishTarget): Publisher {
@@ -426,7 +408,7 @@ export class WaysToPublish implements AsyncDisposable {
       ...shown,
       mode: mode(),
       isUnfit: unfitForRelay(target) !== undefined || this.#isDenied(target),
-      hasRelays: this.#support.isThere,
+      hasRelays: this.#relays.isThere,
       isRelayReady: this.#isRelayReady(target),
       ingress: ingress.state.kind,
     })
@@ -439,7 +421,7 @@ export class WaysToPublish implements AsyncDisposable {
 
   /** A Service that leads to a relay is led back to this machine. */
   #takesBack(target: PublishTarget): boolean {
-    const isKnown = this.#options.mode() !== 'auto' || this.#support.isThere !== undefined
+    const isKnown = this.#options.mode() !== 'auto' || this.#relays.isThere !== undefined
     return isKnown && this.#wayOf(target) === 'direct'
   }
 
@@ -468,7 +450,6 @@ export class WaysToPublish implements AsyncDisposable {
       return
     }
     this.#ways.set(key, way)
-    if (way === 'relay') this.#adoption.watch()
     // Where it is denied, it is asked for again, so that relays are let in once it may be read.
     const isNeeded = way === 'both' || (way === 'direct' && (isRelayed || this.#isDenied(target)))
     this.#options.ingress.set(key, way === 'relay' ? 'alone' : isNeeded ? 'beside' : undefined)

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { ApiKeyState } from '../../../src/agent-core/gateway/api-keys.ts'
 import type { DoorState } from '../../../src/agent-core/gateway/doors.ts'
 import { listenObstacle, unreached, type ReachInputs } from '../../../src/agent-core/reconcile/reach.ts'
-import type { Way } from '../../../src/agent-core/publishing/relay-choice.ts'
+import type { Way } from '../../../src/agent-core/publishing/relay.ts'
 import type { ServerRuntime } from '../../../src/agent-core/servers/probe.ts'
 import type { ListenMode } from '../../../src/contract/settings-table.ts'
 
