@@ -1,5 +1,9 @@
-import { readdir, readFile, writeFile, mkdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join, relative } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { defaultDownloadSettings, type ModelRequest, type ModelsOptions } from '../../src/agent-core/models/models.ts'
 import { startFakeHub, type FakeHub } from '../support/fake-hub.ts'
@@ -74,49 +78,16 @@ describe('what one namespace fetched with its Secret another gets only with its 
     })
   })
 
-  test('and a source that gives it to both is not fetched twice', async () => {
+  test('and a source that gives it to both is fetched by each into a folder of its own', async () => {
     await hub.addRepo('org/both', { 'm.gguf': gguf('both') }, { private: true, grantedTo: [tokens.a, tokens.b] })
-    const bytes = () => hub.requests.filter(({ path, method }) => method === 'GET' && path.includes('/resolve/')).length
-    await ensure(asked('a', { source: 'hf://org/both' }))
-    const before = bytes()
-    expect(await ensure(asked('b', { source: 'hf://org/both' }))).toMatchObject({ sizeBytes: 4096 })
-    expect(bytes()).toBe(before)
-  })
-
-  test('not by its checksum under an address of its own', async () => {
-    const { path } = await ensure(asked('a'))
-    const sha256 = await storedSha256(path)
-    world.server.serve('/m.gguf', gguf('for b', 8192))
-    const stolen = ensure(asked('none', { name: 'mine', source: `${world.server.origin}/m.gguf`, sha256 }))
-    expect(await failure(stolen)).toMatchObject({ reason: 'ChecksumMismatch' })
+    for (const namespace of ['a', 'b'] as const) await ensure(asked(namespace, { source: 'hf://org/both' }))
+    expect(Object.keys(await filesBelow(world.store))).toEqual(['@a/shared/m.gguf', '@b/shared/m.gguf'])
   })
 
   test('not by its path in the store', async () => {
     const { path } = await ensure(asked('a'))
     expect(await failure(ensure(asked('b', { source: path })))).toMatchObject({ reason: 'ModelSourceNotAllowed' })
     expect(await ensure(asked('a', { source: path }))).toMatchObject({ path })
-  })
-
-  test('not by its path in a store that another agent left', async () => {
-    const { path } = await ensure(asked('a'))
-    const record = `${path}.metalbar.json`
-    const { access: _, namespace: __, ...old } = JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>
-    await writeFile(record, JSON.stringify(old))
-    expect(await failure(ensure(asked('b', { source: path })))).toMatchObject({ reason: 'ModelSourceNotAllowed' })
-  })
-
-  test('a store that another agent left is used without a new fetch, by who has access', async () => {
-    const { path } = await ensure(asked('a'))
-    const record = `${path}.metalbar.json`
-    const { access: _, namespace: __, ...old } = JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>
-    await writeFile(record, JSON.stringify(old))
-    const fetched = hub.requests.filter(({ server }) => server === 'cdn').length
-    expect([await outcome(asked('b')), await outcome(asked('a')), await outcome(asked('b'))]).toEqual([
-      'NotFound',
-      'ok',
-      'NotFound',
-    ])
-    expect(hub.requests.filter(({ server }) => server === 'cdn').length).toBe(fetched)
   })
 })
 
@@ -212,9 +183,7 @@ describe('another repository under the name of the one that was fetched opens no
       expect(await content(await models.ensure(asked('none', { name }), staying()))).toBe(
         gguf('of another').toString('latin1'),
       )
-    expect(JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8'))).toMatchObject({
-      access: { isPublic: false, namespaces: ['a'] },
-    })
+    expect(relative(world.store, path)).toBe('@a/shared/m.gguf')
     expect(await content(await models.ensure(asked('a'), staying()))).toBe(gguf('for a').toString('latin1'))
   })
 
@@ -249,10 +218,7 @@ describe('the folder of a Model belongs to its namespace', () => {
     expect(await readFile(first.path, 'latin1')).toBe(gguf('for a').toString('latin1'))
     expect(await outcome(asked('a'))).toBe('ok')
     if (others !== source)
-      expect(Object.keys(await filesBelow(world.store))).toEqual([
-        expect.stringMatching(/^shared\/[0-9a-f]{16}\/m\.gguf$/),
-        'shared/m.gguf',
-      ])
+      expect(Object.keys(await filesBelow(world.store))).toEqual(['@a/shared/m.gguf', 'shared/m.gguf'])
   })
 })
 
@@ -297,138 +263,161 @@ describe('the login of the person at this machine', () => {
   })
 })
 
-test('a file that the Go agent left counts for a Model whose login its source accepts', async () => {
-  await mkdir(join(world.store, 'shared'), { recursive: true })
-  await writeFile(join(world.store, 'shared', 'm.gguf'), gguf('for a'))
+describe('what lies in the store without a record is everybody’s', () => {
   const named = { source: 'hf://org/private/m.gguf' }
-  expect([await outcome(asked('b', named)), await outcome(asked('a', named))]).toEqual(['NotFound', 'ok'])
-  expect((await readdir(join(world.store, 'shared'))).filter((name) => name.endsWith('.gguf'))).toEqual(['m.gguf'])
+  const file = () => join(world.store, 'shared', 'm.gguf')
+  beforeEach(async () => {
+    await mkdir(join(world.store, 'shared'), { recursive: true })
+    await writeFile(file(), gguf('for a'))
+  })
+
+  test('and one model for all that ask for it at the same time, without a request', async () => {
+    const all = [asked('b', named), asked('a', named), asked('none', named)]
+    const paths = (await Promise.all(all.map((one) => ensure(one)))).map(({ path }) => path)
+    expect([paths, hub.requests]).toEqual([all.map(() => file()), []])
+  })
+
+  test('and stays where it is, whatever checksum a Model states', async () => {
+    expect(await outcome(asked('b', { ...named, sha256: '0'.repeat(64) }))).toBe('NotFound')
+    expect(await ensure(asked('a', named))).toMatchObject({ path: file() })
+    expect(await readFile(file(), 'latin1')).toBe(gguf('for a').toString('latin1'))
+  })
 })
 
-describe('what is stored stays in use when its file is gone upstream', () => {
-  const gone = { 'other.gguf': gguf('other') }
+describe('what is stored stays in use by its owner', () => {
   const options = { private: true, grantedTo: [tokens.a] }
-  /** As it is recorded of what was found. */
-  const forget = async (path: string): Promise<void> => {
-    const record = `${path}.metalbar.json`
-    const { access: _, namespace: __, ...old } = JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>
-    await writeFile(record, JSON.stringify(old))
-  }
-  const cdnRequests = () => hub.requests.filter(({ server }) => server === 'cdn').length
+  const named = { source: 'hf://org/kept/m.gguf' }
+  const all = async () => [
+    await outcome(asked('a', named)),
+    await outcome(asked('b', named)),
+    await outcome(asked('none', named)),
+  ]
 
-  test.each([
-    { kept: 'by another agent', repo: options },
-    { kept: 'by another agent, gated', repo: { gated: true, grantedTo: [tokens.a] } },
-  ])('$kept, for who may read the repository, and nobody else', async ({ repo }) => {
-    const files = await hub.addRepo('org/kept', { 'm.gguf': gguf('kept') }, repo)
-    const named = { source: 'hf://org/kept/m.gguf' }
-    const { path } = await ensure(asked('a', named))
-    await forget(path)
-    await files.commit(gone)
-    const before = cdnRequests()
-    const refusal = 'gated' in repo ? 'AccessDenied' : 'NotFound'
-    expect([
-      await outcome(asked('b', named)),
-      await outcome(asked('a', named)),
-      await outcome(asked('none', named)),
-    ]).toEqual([refusal, 'ok', refusal])
-    expect(cdnRequests()).toBe(before)
-    await hub.addRepo('org/kept', gone, { private: true })
-    await forget(path)
-    expect(await outcome(asked('a', named))).toBe('NotFound')
-  })
-
-  test('by the Go agent, also at a revision that is gone', async () => {
-    for (const [name, ending] of [
-      ['one', 'lost.gguf'],
-      ['two', 'm.gguf@lost'],
-    ] as const) {
-      await mkdir(join(world.store, name), { recursive: true })
-      await writeFile(join(world.store, name, ending), gguf('kept'))
-      const named = { name, source: `hf://org/private/${ending}` }
-      expect([await outcome(asked('b', named)), await outcome(asked('a', named))]).toEqual(['NotFound', 'ok'])
-    }
-  })
-
-  test('by another namespace with its Secret', async () => {
-    const both = await hub.addRepo(
-      'org/both',
-      { 'm.gguf': gguf('both') },
-      { ...options, grantedTo: [tokens.a, tokens.b] },
-    )
-    const named = { source: 'hf://org/both/m.gguf' }
+  test('when it is gone upstream', async () => {
+    const files = await hub.addRepo('org/kept', { 'm.gguf': gguf('kept') }, options)
     await ensure(asked('a', named))
-    await both.commit(gone)
-    expect([await outcome(asked('b', named)), await outcome(asked('none', named))]).toEqual(['ok', 'NotFound'])
+    await files.commit({ 'other.gguf': gguf('other') })
+    expect(await all()).toEqual(['ok', 'NotFound', 'NotFound'])
+  })
+
+  test('when its Secret is gone, also by a namespace that is made anew under its name', async () => {
+    await hub.addRepo('org/kept', { 'm.gguf': gguf('kept') }, options)
+    await ensure(asked('a', named))
+    expect(await outcome(asked('none', { ...named, namespace: 'a' }))).toBe('ok')
+  })
+
+  test('when it was open and is closed, and what was closed and is open is fetched anew by others', async () => {
+    await hub.addRepo('org/kept', { 'm.gguf': gguf('kept') })
+    await ensure(asked('none', named))
+    await hub.addRepo('org/kept', { 'm.gguf': gguf('kept') }, options)
+    expect(await all()).toEqual(['ok', 'ok', 'ok'])
+    await ensure(asked('a'))
+    await hub.addRepo('org/private', { 'm.gguf': gguf('for all') })
+    expect(await readFile((await ensure(asked('b'))).path, 'latin1')).toBe(gguf('for all').toString('latin1'))
+    expect(Object.keys(await filesBelow(world.store))).toEqual([
+      '@a/shared/m.gguf',
+      expect.stringMatching(/^shared\/[0-9a-f]{16}\/m\.gguf$/),
+      'shared/m.gguf',
+    ])
   })
 })
 
-test('what several namespaces are given at the same time is recorded for each of them', async () => {
-  await hub.addRepo(
-    'org/both',
-    { 'm.gguf': gguf('both') },
-    { private: true, grantedTo: [tokens.a, tokens.b, tokens.mine] },
+test('of a public repository the login of a Secret leaves nothing that is not everybody’s, and of one that wants it everything', async () => {
+  await ensure(asked('a', { source: 'hf://org/public' }))
+  expect(await ensure(asked('none', { source: 'hf://org/public', name: 'other' }))).toMatchObject({
+    path: join(world.store, 'shared/m.gguf'),
+  })
+  // Some mirrors pass on that a repository is public, and want a login themselves.
+  await using mirror = await startFakeHub({ tokens: Object.values(tokens) })
+  await mirror.addRepo(
+    'org/m',
+    { 'm.gguf': gguf('for a') },
+    { private: true, grantedTo: [tokens.a], isCalledPublic: true },
   )
-  const named = { source: 'hf://org/both' }
-  const { path } = await ensure(asked('a', named))
-  const person = { namespace: 'c', name: 'hub', values: { HF_TOKEN: tokens.mine } }
-  const third = asked('none', { ...named, namespace: 'c', secret: () => Promise.resolve(person) })
-  await Promise.all([asked('b', named), third].map((request) => world.models.ensure(request, staying())))
-  const { access } = JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8')) as { access: { namespaces: string[] } }
-  expect([...access.namespaces].sort()).toEqual(['a', 'b', 'c'])
+  const models = world.restarted({ env: { HF_ENDPOINT: mirror.endpoint } })
+  const named = { name: 'mirrored', source: 'hf://org/m' }
+  expect([await outcome(asked('a', named), models), await outcome(asked('none', named), models)]).toEqual([
+    'ok',
+    'NotFound',
+  ])
 })
 
-test('a file that the Go agent left is given to nobody while its source only says that it is in trouble', async () => {
-  await mkdir(join(world.store, 'shared'), { recursive: true })
-  await writeFile(join(world.store, 'shared', 'm.gguf'), gguf('for a'))
-  const named = { source: 'hf://org/private/m.gguf' }
-  for (const [status, reason] of [
-    [429, 'RateLimited'],
-    [503, 'ServerError'],
-  ] as const) {
-    hub.outage = { status }
-    expect(await outcome(asked('b', named))).toBe(reason)
+test.each([
+  ['login in its address', (url: string) => url.replace('//', '//me:secret@')],
+  ['query', (url: string) => `${url}?signature=secret`],
+])(
+  'what came with a %s belongs to the namespace that has it, and to nobody who knows its digest',
+  async (_, secret) => {
+    const content = gguf('for a')
+    const { url } = world.server.serve('/m.gguf', content)
+    const { path } = await ensure(asked('none', { namespace: 'a', source: secret(url) }))
+    const sha256 = createHash('sha256').update(content).digest('hex')
+    world.server.serve('/m.gguf', gguf('for b'))
+    const byDigest = [secret(url), url].map((source) => outcome(asked('none', { namespace: 'b', source, sha256 })))
+    expect([relative(world.store, path), await Promise.all(byDigest)]).toEqual([
+      '@a/shared/m.gguf',
+      ['ChecksumMismatch', 'ChecksumMismatch'],
+    ])
+  },
+)
+
+describe('a registry of somebody that states the digest of', () => {
+  const registry = async (content: Buffer) => {
+    const digest = createHash('sha256').update(content).digest('hex')
+    const layer = { mediaType: 'application/vnd.ollama.image.model', digest: `sha256:${digest}`, size: content.length }
+    const server = createServer(({ url = '' }, response) => {
+      const isManifest = url.includes('/manifests/')
+      response.writeHead(isManifest ? 200 : 404).end(isManifest ? JSON.stringify({ layers: [layer] }) : '')
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    return { source: `ollama://127.0.0.1:${port}/b/x:1`, [Symbol.asyncDispose]: async () => void server.close() }
   }
-  hub.outage = undefined
-  const offline = world.restarted({ env: { HF_ENDPOINT: hub.endpoint, HF_HUB_OFFLINE: '1' } })
-  expect(await outcome(asked('b', named), offline)).toBe('ok')
+
+  test('a private model of another namespace is asked for the bytes, and has none', async () => {
+    await ensure(asked('a'))
+    await using evil = await registry(gguf('for a'))
+    expect(await outcome(asked('none', { name: 'x', source: evil.source }))).toBe('NotFound')
+  })
+
+  test("a model in the person's own caches is asked for the bytes, and has none", async () => {
+    const content = gguf('of the person')
+    const digest = createHash('sha256').update(content).digest('hex')
+    const home = join(world.folder, 'home')
+    for (const [folder, name] of [
+      ['.ollama/models/blobs', `sha256-${digest}`],
+      ['.cache/huggingface/hub/models--b--x/blobs', digest],
+    ] as const) {
+      await mkdir(join(home, folder), { recursive: true })
+      await writeFile(join(home, folder, name), content)
+    }
+    await using evil = await registry(content)
+    const models = world.restarted({ homeDir: home })
+    expect(await outcome(asked('none', { name: 'x', source: evil.source }), models)).toBe('NotFound')
+  })
 })
 
-test('a file that was found in the store is not taken, nor called wrong, by who may not read its source', async () => {
-  const file = join(world.store, 'shared', 'm.gguf')
-  await mkdir(join(world.store, 'shared'), { recursive: true })
-  await writeFile(file, gguf('for a'))
-  const named = { source: 'hf://org/private/m.gguf' }
-  expect(await outcome(asked('b', { ...named, sha256: '0'.repeat(64) }))).toBe('NotFound')
-  expect(await ensure(asked('a', named))).toMatchObject({ path: file })
-  expect(JSON.parse(await readFile(`${file}.metalbar.json`, 'utf8'))).toMatchObject({ namespace: 'a' })
+test("a file of the person's cache of the Hub serves who may read it there, and nobody else", async () => {
+  const folder = join(world.folder, 'home/.cache/huggingface/hub/models--org--private/blobs')
+  await mkdir(folder, { recursive: true })
+  await writeFile(join(folder, createHash('sha256').update(gguf('for a')).digest('hex')), gguf('for a'))
+  const models = world.restarted({ homeDir: join(world.folder, 'home') })
+  const all = await Promise.all((['b', 'a', 'none'] as const).map((namespace) => outcome(asked(namespace), models)))
+  expect([all, Object.keys(await filesBelow(world.store))]).toEqual([
+    ['NotFound', 'ok', 'NotFound'],
+    ['@a/shared/m.gguf'],
+  ])
+  const whole = hub.requests.filter(({ server, headers }) => server === 'cdn' && headers.range === undefined)
+  expect(whole).toEqual([])
 })
 
-test('a file that was found in the store is one model for all that ask for it at the same time', async () => {
-  const file = join(world.store, 'shared', 'm.gguf')
-  await mkdir(join(world.store, 'shared'), { recursive: true })
-  await writeFile(file, gguf('for a'))
-  const named = { source: 'hf://org/private/m.gguf' }
-  const outcomes = await Promise.all(
-    [asked('b', named), asked('a', named), asked('none', named)].map((one) => outcome(one)),
-  )
-  expect(outcomes).toEqual(['NotFound', 'ok', 'NotFound'])
-  expect(await ensure(asked('a', named))).toMatchObject({ path: file })
-  expect(hub.requests.filter(({ server }) => server === 'cdn')).toEqual([])
-})
-
-test("a checksum that another namespace's Model states takes no file that was found in the store from its Model", async () => {
-  const file = join(world.store, 'shared', 'm.gguf')
-  await mkdir(join(world.store, 'shared'), { recursive: true })
-  await writeFile(file, gguf('for a'))
-  const named = { source: 'hf://org/private/m.gguf' }
-  const wrong = { ...named, sha256: '0'.repeat(64) }
-  expect(await ensure(asked('a', named))).toMatchObject({ path: file })
-  expect(await outcome(asked('b', wrong))).toBe('NotFound')
-  expect(await ensure(asked('a', named))).toMatchObject({ path: file })
-  // Its own Model may say that the file is wrong.
-  expect(await outcome(asked('a', wrong))).toBe('WrongChecksum')
-  expect((await readdir(join(world.store, 'shared'))).filter((name) => name.endsWith('.gguf'))).toEqual([])
+test('a link, or a path in other words, opens no folder of another namespace', async () => {
+  const { path } = await ensure(asked('a'))
+  const link = join(world.folder, 'link.gguf')
+  await symlink(path, link)
+  for (const source of [link, `file://${path}`, path.replace('/@a/', '/x/../@a/'), path.replace('/@a/', '/@a//')]) {
+    expect(await failure(ensure(asked('b', { source })))).toMatchObject({ reason: 'ModelSourceNotAllowed' })
+  }
 })
 
 test('the refusal of a private or gated repository names what gives a Model of the namespace access', async () => {
@@ -441,8 +430,3 @@ test('the refusal of a private or gated repository names what gives a Model of t
     expect(await message(asked('none', { source: repo, namespace: '' }))).toContain('hubTokenFile or HF_TOKEN.')
   }
 })
-
-async function storedSha256(path: string): Promise<string> {
-  const { files } = JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8')) as { files: { sha256: string }[] }
-  return files[0]?.sha256 ?? ''
-}

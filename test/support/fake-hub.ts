@@ -17,6 +17,8 @@ interface RepoOptions {
   gated?: boolean
   /** Does not exist without a token of `grantedTo`. */
   private?: boolean
+  /** Is told of as a public one although it is not, as some mirrors do. */
+  isCalledPublic?: boolean
   /** Tokens that may read the repository. */
   grantedTo?: readonly string[]
 }
@@ -429,8 +431,8 @@ function info(
 ): Record<string, unknown> {
   const all: Record<string, unknown> = {
     sha: commit,
-    private: options.private === true,
-    gated: options.gated === true ? 'manual' : false,
+    private: options.private === true && options.isCalledPublic !== true,
+    gated: options.gated === true && options.isCalledPublic !== true ? 'manual' : false,
     lastModified: new Date(Date.UTC(2026, 0, revisions.size)).toISOString(),
     downloads: 1,
     likes: 0,

@@ -17,8 +17,8 @@ import { type Inventory, noteSuffix, readNote, removeDownload, writeNote } from 
 export interface Content extends DownloadedFile {
   /** Puts the bytes at `path`, replacing what is there. */
   readonly moveTo: (path: string) => Promise<void>
-  /** Ends this caller's hold on the bytes. */
-  readonly release: () => Promise<void>
+  /** Ends this caller's hold on the bytes; `isStored`: the store has them by now, so that they need not be kept. */
+  readonly release: (how: { readonly isStored: boolean }) => Promise<void>
 }
 
 export interface ContentFetchesOptions {
@@ -26,9 +26,11 @@ export interface ContentFetchesOptions {
   readonly remote: { readonly download: Remote['download']; readonly space: Pick<DiskSpace, 'withRoom'> }
 }
 
-export interface ScopedRequest extends FileRequest {
-  /** Only requests of the same scope share one download. Absent = all requests for the same content share it. */
-  readonly scope?: string | undefined
+export interface OwnedRequest extends FileRequest {
+  /** Whom the bytes will belong to: nobody else shares the download. */
+  readonly owner: string
+  /** The Hub states `sha256`, so that the same content under another address, as that of a later commit, is the same download. */
+  readonly isVouchedFor: boolean
 }
 
 export interface GetOptions {
@@ -49,7 +51,7 @@ interface News {
 interface Landed {
   readonly file: DownloadedFile
   readonly path: string
-  /** The bytes were moved into the store, or linked there. */
+  /** The store has the bytes. */
   isElsewhere: boolean
 }
 
@@ -73,7 +75,7 @@ export class ContentFetches {
   }
 
   /** Throws ModelError, or the signal's reason; the download continues for the other callers, and ends with the last of them. */
-  async get(request: ScopedRequest, { model, signal, onProgress, refusal }: GetOptions): Promise<Content> {
+  async get(request: OwnedRequest, { model, signal, onProgress, refusal }: GetOptions): Promise<Content> {
     const refused = new AbortController()
     const { result, takeAlone, release } = await this.#downloads.join(keyOf(request), {
       work: (waiters) => this.#download(request, model, waiters),
@@ -86,7 +88,10 @@ export class ContentFetches {
     })
     return {
       ...result.file,
-      release,
+      release: ({ isStored }) => {
+        result.isElsewhere ||= isStored
+        return release()
+      },
       // The last holder takes the bytes away; others leave them where they are.
       moveTo: async (path) => {
         if (takeAlone()) await rename(result.path, path)
@@ -96,7 +101,7 @@ export class ContentFetches {
     }
   }
 
-  async #download(request: ScopedRequest, model: string, { signal, tell }: Waiters<News>): Promise<Landed> {
+  async #download(request: OwnedRequest, model: string, { signal, tell }: Waiters<News>): Promise<Landed> {
     const { inventory, remote } = this.#options
     const path = join(await inventory.partialsFolder(), keyOf(request))
     let news: News = {}
@@ -123,12 +128,12 @@ export class ContentFetches {
   }
 }
 
-/** Names a download by its content where the checksum is known, so that two addresses of the same content share one. */
-function keyOf({ url, sha256, scope }: ScopedRequest): string {
-  const hashed = (text: string): string => createHash('sha256').update(text).digest('hex')
-  const [kind, name] = sha256 === undefined ? ['url', url] : ['sha', sha256]
-  if (scope !== undefined) return `${kind}-${hashed(`${scope}\n${name}`)}`
-  return `${kind}-${sha256 ?? hashed(url)}`
+/** The name of a download. A checksum that a Model states shares no download with another address, whose server may send something else. */
+function keyOf({ url, sha256 = '', owner, isVouchedFor }: OwnedRequest): string {
+  const [kind, ...named] = isVouchedFor ? ['sha', sha256] : ['url', url, sha256]
+  return `${kind}-${createHash('sha256')
+    .update([owner, ...named].join('\n'))
+    .digest('hex')}`
 }
 
 const isStill = ({ etag }: DownloadedFile, request: FileRequest): boolean =>

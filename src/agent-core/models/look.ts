@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf } from '../util/message-of.ts'
-import { isOfOwnServer, isOpenTo } from './store/records.ts'
+import { isOfOneModel, isOpenTo } from './store/owner.ts'
 import { ModelError, type ModelChoice } from './errors.ts'
 import { GgufError, type GgufHeader } from './gguf/gguf.ts'
 import { maxHeaderBytes } from './gguf/header.ts'
@@ -143,13 +143,9 @@ export async function lookOnMachine(
     return lookHere(parsed.path, read, { allows, quantization })
   }
   const digest = selectionDigest({ source, quantization })
-  // What the store has of exactly this source, as far as the namespace may have it without asking again.
   const found = (await store.list()).find(
-    ({ manifest }) =>
-      manifest.sourceSha256 === digest &&
-      manifest.primary !== '' &&
-      isOpenTo(manifest, namespace) &&
-      !isOfOwnServer(manifest),
+    ({ owner, manifest: { sourceSha256, primary } }) =>
+      sourceSha256 === digest && primary !== '' && isOpenTo(owner, namespace) && !isOfOneModel(owner),
   )
   if (!found) return undefined
   const { folder, manifest, path, mmproj } = found

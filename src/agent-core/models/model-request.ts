@@ -29,14 +29,16 @@ export interface EnsureOptions {
   readonly onProgress?: (progress: Progress) => void
 }
 
-export const wantedOf = (request: ModelRequest): Wanted => ({
+/** `owners`: whose contents the request may have, see `Wanted`. */
+export const wantedOf = (request: ModelRequest, owners: readonly string[]): Wanted => ({
   model: request.name,
   namespace: request.namespace,
   source: request.source,
   digest: selectionDigest(request),
+  owners,
 })
 
-/** Requests with the same key share one fetch: they check the same things and use the same login. Two namespaces fetch separately, but share the download of a content that both may have. */
+/** Requests with the same key share one fetch: they check the same things and use the same login. Two Models fetch separately, but share the download of a content that both may have. */
 export const requestKey = (request: ModelRequest): string =>
   [
     ...[request.namespace, request.name, selectionDigest(request)],

@@ -18,8 +18,9 @@ import { defaultDownloadSettings, Remote, type RemoteOptions, type RemoteRequest
 import { SharedWork, type Waiters } from './shared-work.ts'
 import { shownSource } from './source.ts'
 import { Inventory, type LoadedFiles, type ModelUser } from './store/inventory.ts'
+import { owners } from './store/owner.ts'
 import { contentRevision } from './store/records.ts'
-import { Store, type StoredModel } from './store/store.ts'
+import { Store, type StoredModel, type Wanted } from './store/store.ts'
 import { StoreWatch } from './store/watch.ts'
 
 export { defaultDownloadSettings } from './remote.ts'
@@ -127,7 +128,7 @@ export class Models {
     const contents = new ContentFetches({ inventory: this.#inventory, remote: this.#remote })
     this.#roots = new ModelRoots({ store: this.#store, roots: allowedModelRoots, home: homeDir })
     this.#fetcher = new Fetcher({
-      ...{ store: this.#store, watch: this.#watch, inventory: this.#inventory, roots: this.#roots, contents },
+      ...{ store: this.#store, watch: this.#watch, roots: this.#roots, contents },
       ...{ remote: this.#remote, turns: this.#turns, headers: this.#headers, log, now, env, homeDir },
       beside: (work) => this.#inBackground(work),
     })
@@ -159,7 +160,7 @@ export class Models {
     const key = `refresh ${requestKey(request)}`
     const model = await this.#shared(key, request, options, async (waiters) => {
       // No more than two contents that came and never served are kept.
-      await this.#inventory.dropOlder(wantedOf(request))
+      await this.#inventory.dropOthers(this.#wanted(request))
       return this.#fetcher.refresh(request, waiters)
     })
     return model.revision === current.revision ? undefined : model
@@ -167,7 +168,7 @@ export class Models {
 
   /** Puts down that a server was started with it, and deletes older contents of its source. */
   markUsed(request: ModelRequest, { path }: LocalModel): Promise<void> {
-    return this.#changing(this.#inventory.markUsed(wantedOf(request), path))
+    return this.#changing(this.#inventory.markUsed(this.#wanted(request), path))
   }
 
   /** See {@link lookOnMachine}. Throws ModelError and GgufError. */
@@ -234,7 +235,7 @@ export class Models {
     }
   }
 
-  /** The complete models, last used first: as of ten minutes ago at the most, without what this agent has changed since. Throws ModelError. */
+  /** The complete models that are everybody's, last used first: as of ten minutes ago at the most, without what this agent has changed since. Throws ModelError. */
   async onDisk(): Promise<readonly ModelOnDisk[]> {
     const at = performance.now()
     if (this.#onDisk === undefined || at - this.#onDisk.at > onDiskForMs) {
@@ -242,7 +243,8 @@ export class Models {
       this.#onDisk.models.catch(() => (this.#onDisk = undefined))
     }
     const usedAt = ({ manifest: { lastUsedAt, completedAt } }: StoredModel) => lastUsedAt ?? completedAt
-    const models = [...(await this.#onDisk.models)].sort((a, b) => (usedAt(a) < usedAt(b) ? 1 : -1))
+    const everybodys = (await this.#onDisk.models).filter(({ owner }) => owner === owners.everybody)
+    const models = everybodys.sort((a, b) => (usedAt(a) < usedAt(b) ? 1 : -1))
     return models.map(({ model: name, sizeBytes, manifest: { files } }) => {
       const [file] = files
       const isAlone = files.length === 1 && file?.sha256 !== undefined
@@ -301,6 +303,10 @@ export class Models {
       return result
     }
     return untilAborted(fetched(), leaving)
+  }
+
+  #wanted(request: ModelRequest): Wanted {
+    return wantedOf(request, this.#remote.ownersFor(request))
   }
 
   /** A typo there would else be told only by Models that are refused. */

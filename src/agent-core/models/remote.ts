@@ -15,6 +15,7 @@ import { hubOfSecret, hubToken, type LoginSources, tokenOfSecret } from './hub/t
 import type { ModelRequest } from './model-request.ts'
 import { hubAddressIn, resolveSource, type RemoteFile, type RemoteSource } from './resolve.ts'
 import { parseModelSource, shownSource } from './source.ts'
+import { owners } from './store/owner.ts'
 
 export interface DownloadSettings {
   /** The limit of all downloads together; 0 = none. */
@@ -56,7 +57,13 @@ export interface RemoteOptions {
   readonly attempts?: number | undefined
 }
 
-export type RemoteRequest = Omit<ModelRequest, 'name'>
+export type RemoteRequest = Omit<ModelRequest, 'name'> & Partial<Pick<ModelRequest, 'name'>>
+
+/** The files that a source means now. */
+export interface OwnedSource extends RemoteSource {
+  /** Whom their bytes belong to: see `owners`. */
+  readonly owner: string
+}
 
 /** Other machines: over which connections they are asked, which of them, with whose login, and what downloads from them share. */
 export class Remote implements AsyncDisposable {
@@ -90,10 +97,10 @@ export class Remote implements AsyncDisposable {
   /** What it takes to ask for the files of a request. Throws ModelError where a setting cannot be used. */
   async context(request: RemoteRequest, signal: AbortSignal): Promise<AskContext> {
     const { env, homeDir: home, settings, keptHubToken, log, allowInsecureLoopback } = this.#options
-    const { hubEndpoint: stated, hubTokenFile, hubLoginNamespaces } = settings()
+    const { hubEndpoint: stated, hubTokenFile } = settings()
     const endpoint = hubEndpoint(env, stated)
     if ('problem' in endpoint) throw ModelError.untilRepairedHere('BadAnswer', endpoint.problem)
-    const { namespace } = request
+    const { namespace, name = '', source, secret: readSecret } = request
     const offline = isHubOffline(env)
     const shared = {
       transport: await this.transport(),
@@ -101,30 +108,43 @@ export class Remote implements AsyncDisposable {
       signal,
       log,
       allowInsecureLoopback,
-      secret: request.secret,
+      secret: readSecret,
     }
     const named = offline ? undefined : await this.#hubOfSecret(request, endpoint.endpoint)
+    const ofModel = owners.model(namespace, name)
     if (named !== undefined) {
       const isOwnServer = named.endpoint !== publicHub && named.endpoint !== endpoint.endpoint
-      return { ...shared, hubEndpoint: named.endpoint, token: () => Promise.resolve(named.token), isOwnServer }
+      const owner = isOwnServer ? ofModel : namespace
+      return { ...shared, hubEndpoint: named.endpoint, token: () => Promise.resolve(named.token), isOwnServer, owner }
     }
-    const { secret: readSecret } = request
     const secret = readSecret && (async () => tokenOfSecret(await readSecret()))
-    // A namespace gets the login of the person at this machine only where that person listed the namespace.
-    const isLent = namespace === '' || hubLoginNamespaces.includes(namespace)
+    const isLent = this.#isLent(namespace)
+    const isOwnServer = readSecret !== undefined && parseModelSource(source).kind === 's3'
+    const isOfLogin = isLent && secret === undefined && hubAddressIn(source, endpoint.endpoint) !== undefined
+    const owner = isOwnServer ? ofModel : isOfLogin ? owners.hubLogin : namespace || owners.person
     return {
-      ...shared,
+      ...{ ...shared, isOwnServer, owner },
       hubEndpoint: endpoint.endpoint,
       token: isLent ? () => hubToken({ secret, hubTokenFile, keptHubToken, env, home }) : secret,
       ...(!isLent && { namespace }),
     }
   }
 
+  /** Whose contents a request may have besides everybody's, in the order in which they count. */
+  ownersFor({ namespace, name, secret }: ModelRequest): string[] {
+    if (namespace === '') return [owners.hubLogin, owners.person]
+    const own = [owners.model(namespace, name), namespace]
+    return secret === undefined && this.#isLent(namespace) ? [...own, owners.hubLogin] : own
+  }
+
+  /** A namespace gets the login of the person at this machine only where that person listed the namespace. */
+  #isLent(namespace: string): boolean {
+    return namespace === '' || this.#options.settings().hubLoginNamespaces.includes(namespace)
+  }
+
   /** Whether a server that the Model's own Secret names is asked, so that the same source may mean something else to another Model. Throws ModelError. */
   async isAtOwnServer(request: RemoteRequest, signal: AbortSignal): Promise<boolean> {
-    if (parseModelSource(request.source).kind === 's3') return true
-    if (request.secret === undefined) return false
-    return (await this.context(request, signal)).isOwnServer === true
+    return request.secret !== undefined && (await this.context(request, signal)).isOwnServer === true
   }
 
   /** The Hub that the Model's Secret names, where that is another one than `usual` or is to be asked without a token. Throws ModelError. */
@@ -161,15 +181,13 @@ export class Remote implements AsyncDisposable {
   }
 
   /** Which files the source means now. Throws ModelError. */
-  async resolve(request: RemoteRequest, signal: AbortSignal): Promise<RemoteSource> {
+  async resolve(request: RemoteRequest, signal: AbortSignal): Promise<OwnedSource> {
     const context = await this.context(request, signal)
     const resolved = await resolveSource(request, context)
-    // What the Hub vouches for may be here already, and then no download asks for it.
-    for (const [at, file] of resolved.files.entries()) {
-      if (file.hub === undefined || file.isUnsaid !== true) continue
-      await requireFile(file, { isFirst: at === 0, format: request.format }, context)
-    }
-    return resolved
+    const isOpen = context.isOwnServer !== true && resolved.isSaidToBeOpen === true
+    const files = isOpen ? await withoutNeedlessLogin(resolved.files, request, context) : resolved.files
+    const isSecret = context.isOwnServer === true || files.some(sendsSecret)
+    return { ...resolved, files, owner: isSecret ? context.owner : owners.everybody }
   }
 
   /** The header of a GGUF file, without the rest of it. Throws GgufError, ModelError or the signal's reason. */
@@ -209,4 +227,32 @@ export class Remote implements AsyncDisposable {
 function chosenHub(env: RemoteOptions['env'], setting: string | undefined): readonly string[] {
   const hub = hubEndpoint(env, setting)
   return 'endpoint' in hub && hub.endpoint !== publicHub ? [new URL(hub.endpoint).hostname] : []
+}
+
+/**
+ * Without the login where the Hub gives a file without it, so that what arrives is everybody's. Some mirrors pass on that a repository is open, and
+ * want a login themselves. Throws only the signal's reason.
+ */
+async function withoutNeedlessLogin(
+  files: RemoteSource['files'],
+  { format }: RemoteRequest,
+  context: AskContext,
+): Promise<RemoteSource['files']> {
+  const open = files.map(({ credentials: _, ...file }) => file)
+  const [first] = open
+  if (first === undefined || files.every(({ credentials }) => credentials === undefined)) return files
+  try {
+    await requireFile(first, { isFirst: true, format }, context)
+    return open
+  } catch (error) {
+    if (!(error instanceof ModelError)) throw error
+    return files
+  }
+}
+
+/** Whether something is sent for the file that not everybody knows. */
+function sendsSecret({ url, credentials }: RemoteFile): boolean {
+  const { username, password, search } = new URL(url)
+  const hasKeys = isS3Login(credentials) ? credentials.keys !== undefined : credentials !== undefined
+  return hasKeys || username !== '' || password !== '' || search !== ''
 }

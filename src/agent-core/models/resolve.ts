@@ -10,7 +10,6 @@ import { libraryFiles } from './ollama-library.ts'
 import {
   type Choice,
   isFolderFormat,
-  isWeightsName,
   parseShard,
   type Place,
   selectFiles,
@@ -48,30 +47,19 @@ export interface RemoteFile {
   readonly isOfRegistry?: boolean
   /** Where it is on the Hub. */
   readonly hub?: { readonly repo: string; readonly path: string }
-  /** Neither the Hub nor its mirror says who may have it: only a request for the file itself tells. */
-  readonly isUnsaid?: boolean
-  /** The Hub says, or shows by giving it without a login, that everybody may have it. Absent = its address may be a secret, as presigned ones are. */
-  readonly isPublic?: boolean
-  /** See `ResolveContext`. */
-  readonly isOwnServer?: boolean
 }
 
-/** True where the Hub itself stated this digest, which it does only to logins that may read the repository; a digest that a Model states proves nothing. */
-export const isVouchedFor = ({
-  hub,
-  blob,
-  sha256,
-  isOwnServer,
-}: Pick<RemoteFile, 'hub' | 'blob' | 'sha256' | 'isOwnServer'>): boolean =>
-  isOwnServer !== true && hub !== undefined && sha256 !== undefined && blob === sha256
+/** Whether the Hub itself stated the digest, and not the Model alone. */
+export const isVouchedFor = ({ hub, blob, sha256 }: RemoteFile): boolean =>
+  hub !== undefined && sha256 !== undefined && blob === sha256
 
 export interface RemoteSource {
   readonly files: readonly RemoteFile[]
   /** `path` of the file that a runtime is given; empty = the folder. */
   readonly primary: string
   readonly mmproj?: string
-  /** The Hub's commit. */
-  readonly revision?: string
+  /** The Hub says that the repository is neither private nor gated. */
+  readonly isSaidToBeOpen?: boolean
   /** What a person should know of how the source was understood, one sentence each. */
   readonly notes: readonly string[]
   /** See `Selected.choices`. */
@@ -82,7 +70,7 @@ export interface ResolveContext {
   readonly transport: { readonly fetch: Fetch }
   /** As `hubEndpoint` gives it. */
   readonly hubEndpoint: string
-  /** The Model's Secret names the server, which may be anybody's: what it says of its files opens nothing that another server gave. */
+  /** The Model's Secret names the server, which may be anybody's. */
   readonly isOwnServer?: boolean | undefined
   /** See `ModelRequest`; asked only for objects of S3. */
   readonly secret?: (() => Promise<SourceSecret>) | undefined
@@ -117,7 +105,7 @@ export async function resolveSource(wanted: WantedModel, context: ResolveContext
 async function inBucket(address: BucketAddress, wanted: WantedModel, context: ResolveContext): Promise<RemoteSource> {
   const credentials = s3Login(address, await context.secret?.())
   const { files, ...resolved } = resolveHttp(objectUrl(credentials, address.key), wanted.source, wanted)
-  return { ...resolved, files: files.map((file) => ({ ...file, credentials, isOwnServer: true })) }
+  return { ...resolved, files: files.map((file) => ({ ...file, credentials })) }
 }
 
 async function inLibrary(
@@ -136,13 +124,13 @@ async function inLibrary(
   }
   const files = found.map(({ digest, ...file }) => ({
     ...{ ...file, fileName: file.path, sha256: digest.slice('sha256:'.length), blob: digest },
-    ...{ isOfRegistry: true, isPublic: true },
+    isOfRegistry: true,
   }))
   const mmproj = files.find(({ role }) => role === 'mmproj')?.path
   return { files, primary: primary?.path ?? '', ...(mmproj !== undefined && { mmproj }), notes: [] }
 }
 
-/** What of the Hub the source means, as its page or file address too; undefined where it means none. */
+/** The repository or file of the Hub that the source means, as its page or file address too; undefined where it means none. */
 export function hubAddressIn(source: string, endpoint: string): HubAddress | undefined {
   const parsed = parseModelSource(source)
   if (parsed.kind === 'hub') return parsed
@@ -182,7 +170,7 @@ async function atHubAddress(
   wanted: WantedModel,
   context: ResolveContext,
 ): Promise<RemoteSource> {
-  const { hubEndpoint, allowInsecureLoopback, isOwnServer = false } = context
+  const { hubEndpoint, allowInsecureLoopback } = context
   const shown = shownSource(wanted.source)
   const notes = viewer ? [`${shown} is the page of a file, so the file itself (/resolve/) was taken.`] : []
   try {
@@ -194,9 +182,7 @@ async function atHubAddress(
     const credentials = hubCredentials(hubEndpoint, await context.token?.(), allowInsecureLoopback)
     const note = `${hubEndpoint} gives files but no information about them, so ${shown} is fetched without the Hub's checksum.`
     context.log.info(note, { source: shown })
-    const isPublic = !isOwnServer && credentials === undefined
-    const own = isOwnServer && { isOwnServer }
-    const login = { isUnsaid: true, isPublic, ...own, ...(credentials && { credentials }) }
+    const login = credentials && { credentials }
     return { ...plain, files: plain.files.map((file) => ({ ...file, ...login })), notes: [...notes, note] }
   }
 }
@@ -227,9 +213,7 @@ export async function resolveHub(
     all.map((file) => below(prefix, file.path)),
     isFolder,
   )
-  const { credentials, isOwnServer } = client
-  // Files beside the weights are often given to everybody.
-  const telling = all.find(({ path: name }) => isWeightsName(name)) ?? first
+  const { credentials } = client
   const files = all.map((file): RemoteFile => {
     const kept = places.get(below(prefix, file.path)) ?? file.path
     const sha256 = checksumOf(file, file === first ? wanted.sha256 : undefined, repo)
@@ -243,9 +227,6 @@ export async function resolveHub(
       ...(credentials && { credentials }),
       blob: file.blob,
       hub: { repo, path: file.path },
-      ...(isPublic === undefined && file === telling && { isUnsaid: true }),
-      isPublic: !isOwnServer && (isPublic ?? credentials === undefined),
-      ...(isOwnServer && { isOwnServer }),
     }
   })
   const mmproj = files.find(({ role }) => role === 'mmproj')?.path
@@ -253,7 +234,7 @@ export async function resolveHub(
     files,
     primary: isFolder ? '' : (files[0]?.path ?? ''),
     ...(mmproj !== undefined && { mmproj }),
-    ...(commit !== undefined && { revision: commit }),
+    isSaidToBeOpen: isPublic === true,
     notes: selected.notes,
     ...(selected.choices && { choices: selected.choices }),
   }

@@ -11,7 +11,10 @@ import { eventually } from '../../support/eventually.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const sha256 = 'a'.repeat(64)
-const wanted = { url: 'http://model.example/x.gguf', fileName: 'x.gguf', sizeBytes: 5, sha256 }
+const wanted = {
+  ...{ url: 'http://model.example/x.gguf', fileName: 'x.gguf', sizeBytes: 5, sha256 },
+  ...{ owner: '', isVouchedFor: true },
+}
 
 let folder: Awaited<ReturnType<typeof temporaryFolder>>
 let partials: string
@@ -54,7 +57,7 @@ test('what its last caller left at the very end of the download is there for the
   await expect(left).rejects.toThrow('no longer wanted')
   const content = await get()
   await content.moveTo(join(folder.dir, 'x.gguf'))
-  await content.release()
+  await content.release({ isStored: false })
   expect([begun.length, await readFile(join(folder.dir, 'x.gguf'), 'utf8'), await readdir(partials)]).toEqual([
     1,
     'bytes',
@@ -83,15 +86,16 @@ test('a record that cannot be removed keeps nobody from the same content', async
   begun[0]?.()
   const content = await first
   await content.moveTo(join(folder.dir, 'x.gguf'))
-  const note = join(partials, `sha-${sha256}.metalbar.note.json`)
+  const [name = ''] = await readdir(partials)
+  const note = join(partials, name)
   await rm(note)
   await mkdir(note)
-  await expect(content.release()).rejects.toThrow(/note\.json/)
+  await expect(content.release({ isStored: false })).rejects.toThrow(/note\.json/)
   await rm(note, { recursive: true })
   const again = get()
   await eventually(() => begun.length === 2)
   begun[1]?.()
-  await (await again).release()
+  await (await again).release({ isStored: false })
 })
 
 test('what two models moved away at the same time is not kept a third time', async () => {
@@ -101,7 +105,7 @@ test('what two models moved away at the same time is not kept a third time', asy
   begun[0]?.()
   const held = await Promise.all(both)
   await Promise.all(held.map((content, at) => content.moveTo(join(folder.dir, `${at}.gguf`))))
-  await Promise.all(held.map((content) => content.release()))
+  await Promise.all(held.map((content) => content.release({ isStored: false })))
   const placed = await Promise.all([0, 1].map((at) => readFile(join(folder.dir, `${at}.gguf`), 'utf8')))
   expect([await readdir(partials), placed, [...contents.active]]).toEqual([[], ['bytes', 'bytes'], []])
 })
@@ -113,13 +117,13 @@ test('who comes while the rest of a moved download is removed waits for that and
   begun[0]?.()
   const held = await Promise.all(both)
   for (const [at, content] of held.entries()) await content.moveTo(join(folder.dir, `${at}.gguf`))
-  const released = Promise.all(held.map((content) => content.release()))
+  const released = Promise.all(held.map((content) => content.release({ isStored: false })))
   const third = get()
   await released
   await eventually(() => begun.length === 2)
   begun[1]?.()
   const content = await third
   await content.moveTo(join(folder.dir, 'third.gguf'))
-  await content.release()
+  await content.release({ isStored: false })
   expect([await readFile(join(folder.dir, 'third.gguf'), 'utf8'), await readdir(partials)]).toEqual(['bytes', []])
 })

@@ -59,12 +59,12 @@ test('callers of the same model and source share one download, its progress and 
   })
 })
 
-test('callers of two namespaces share the download of an address, and each has the model as its own', async () => {
+test('callers of two namespaces share the download of an address, and the model', async () => {
   const both = ['one', 'two'].map((namespace) => caller(namespace, { namespace }))
   await eventually(() => world.models.state().fetches.length === 2 && file.openResponses === 1)
   file.allow(200_000)
   await Promise.all(both.map(({ done }) => done))
-  expect([file.requests.length, Object.values(await filesBelow(world.store))]).toEqual([1, ['AAAAAAAA', 'AAAAAAAA']])
+  expect([file.requests.length, Object.values(await filesBelow(world.store))]).toEqual([1, ['AAAAAAAA']])
 })
 
 test('a caller that leaves is let go at once while the others go on', async () => {
@@ -157,26 +157,34 @@ test('what a person pulled is shown for a minute after its end, and what failed 
   ])
 })
 
-test('what is on the disk is told with its digest, last used first, read once until this agent changes it', async () => {
+test('what is on the disk and everybody’s is told with its digest, last used first, read once until this agent changes it', async () => {
   const none = await world.models.onDisk()
+  const other = gguf('B')
+  const { url } = world.server.serve('/y.gguf', other)
   const older = caller('older', { name: 'older' })
-  const newer = caller('newer', { name: 'newer' })
+  const others = [
+    caller('newer', { name: 'newer', source: url }),
+    caller('private', { name: 'private', source: `${url}?token=secret` }),
+  ]
   file.allow(200_000)
-  await eventually(() => world.models.state().fetches.length === 0)
-  await Promise.all([older.done, newer.done])
-  const digest = `sha256:${createHash('sha256').update(gguf('A', 200_000)).digest('hex')}`
-  const model = (name: string) => ({ name, digest, sizeBytes: 200_000 })
+  await Promise.all([older, ...others].map(({ done }) => done))
+  const model = (name: string, content: Buffer) => {
+    const digest = `sha256:${createHash('sha256').update(content).digest('hex')}`
+    return { name, digest, sizeBytes: content.length }
+  }
   const both = await world.models.onDisk()
   await rm(join(world.store, 'newer'), { recursive: true })
   const stillKnown = await world.models.onDisk()
   await world.models.markUsed({ ...request(file.url), name: 'older' }, (await older.done) as LocalModel)
   const used = await world.models.onDisk()
+  const known = [model('older', gguf('A', 200_000)), model('newer', other)]
   expect({ none, both, stillKnown, used }).toEqual({
     none: [],
-    both: expect.arrayContaining([model('older'), model('newer')]) as unknown,
+    both: expect.arrayContaining(known) as unknown,
     stillKnown: both,
-    used: [model('older')],
+    used: known.slice(0, 1),
   })
+  expect(both).toHaveLength(2)
 })
 
 test('the disk of the store is told with what is free on it', async () => {

@@ -63,7 +63,7 @@ describe('an object of S3', () => {
     const found = await content(wanted('s3://models/llm/x.gguf'))
     expect([found.equals(gguf('A')), await filesBelow(world.store), s3.requests]).toEqual([
       true,
-      { 'm/x.gguf': 'AAAAAAAA' },
+      { '@a+m/m/x.gguf': 'AAAAAAAA' },
       [expect.objectContaining({ method: 'GET', path: '/models/llm/x.gguf', isSigned: true, status: 206 })],
     ])
   })

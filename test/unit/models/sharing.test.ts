@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { mkdir, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { Progress } from '../../../src/contract/service.ts'
 import type { LocalModel } from '../../../src/agent-core/models/models.ts'
@@ -43,8 +43,8 @@ test('two Models of one source, at the same time, are one download and one conte
   const both = ['one', 'two'].map((name) => world.models.ensure(request(file.url, name), staying()))
   await eventually(() => world.models.state().fetches.length === 2 && file.openResponses === 1)
   file.allow(1_000_000)
-  await Promise.all(both)
-  expect([file.requests.length, await inode('one/x.gguf')]).toEqual([1, await inode('two/x.gguf')])
+  const [one, two] = await Promise.all(both)
+  expect([file.requests.length, one, Object.values(await filesBelow(world.store))]).toEqual([1, two, ['AAAAAAAA']])
 })
 
 test('the same content under two addresses is fetched once where its checksum is known', async () => {
@@ -146,19 +146,18 @@ test('no more than two models are downloaded at a time, and the others say what 
   expect([asked, models.length, fourth.file.requests.length]).toEqual([0, 4, 1])
 })
 
-test('a file in the store that is not what spec.sha256 says is quarantined, kept, and fetched again', async () => {
+test('a file that lay in the store and is not what spec.sha256 says stays for others, and the right one is fetched beside it', async () => {
   const right = gguf('R')
-  const { url } = world.server.serve('/x.gguf', right)
+  const { url, requests } = world.server.serve('/x.gguf', right)
   await mkdir(join(world.store, 'tiny'), { recursive: true })
   await writeFile(join(world.store, 'tiny/x.gguf'), gguf('W'))
-  const model = await world.models.ensure({ ...request(url), sha256: sha256(right).toUpperCase() }, staying())
-  const { models } = await world.models.view()
-  const bad = models.find(({ state }) => state === 'quarantined')
-  expect([
-    (await readFile(model.path)).equals(right),
-    (await readFile(bad?.path ?? '')).equals(gguf('W')),
-    world.logged.includes('model file quarantined'),
-  ]).toEqual([true, true, true])
+  const stated = { ...request(url), sha256: sha256(right).toUpperCase() }
+  const model = await world.models.ensure(stated, staying())
+  const again = await world.restarted().ensure(stated, staying())
+  const other = await world.models.ensure(request(url, 'tiny', 'other'), staying())
+  expect([await label(model), again, requests.length]).toEqual(['RR', model, 1])
+  expect(Object.values(await filesBelow(world.store)).sort()).toEqual(['RRRRRRRR', 'WWWWWWWW'])
+  expect(await label(other)).toBe('RR')
 })
 
 test('a spec.sha256 with a typo leaves the model that arrived before in its place', async () => {
@@ -175,17 +174,20 @@ test('a spec.sha256 with a typo leaves the model that arrived before in its plac
   ])
 })
 
-test('a new spec.sha256 replaces what arrived before once its content has arrived, and keeps what is the same', async () => {
+test('a new spec.sha256 replaces what arrived before once its content serves, and keeps what is the same', async () => {
   const [one, two] = ['m-Q8_0-00001-of-00002.gguf', 'm-Q8_0-00002-of-00002.gguf']
   const repo = await hub.addRepo('org/split', { [one]: gguf('A'), [two]: gguf('B') })
   const wanted = request('hf://org/split')
   await world.models.ensure(wanted, staying())
   await repo.commit({ [one]: gguf('C'), [two]: gguf('B') })
   const kept = await inode(`tiny/${two}`)
-  await world.models.ensure({ ...wanted, sha256: sha256(gguf('C')) }, staying())
+  const next = { ...wanted, sha256: sha256(gguf('C')) }
+  const { path, files } = await world.models.ensure(next, staying())
+  await world.models.markUsed(next, { path, files, sizeBytes: 0, revision: '' })
   const { models } = await world.models.view()
-  expect([await filesBelow(world.store), await inode(`tiny/${two}`), models.map(({ state }) => state)]).toEqual([
-    { [`tiny/${one}`]: 'CCCCCCCC', [`tiny/${two}`]: 'BBBBBBBB' },
+  const same = relative(world.store, files[1] ?? '')
+  expect([Object.values(await filesBelow(world.store)), await inode(same), models.map(({ state }) => state)]).toEqual([
+    ['CCCCCCCC', 'BBBBBBBB'],
     kept,
     ['complete'],
   ])
@@ -468,9 +470,11 @@ test('a server that calls a file differently in answers without and with its con
 
 test('what is here under one name is not asked for again under another', async () => {
   const { url, requests } = world.server.serve('/x.gguf', gguf('A'))
-  await world.models.ensure(request(url, 'a'), staying())
-  await world.models.ensure(request(url, 'b'), staying())
-  expect([requests.length, await inode('a/x.gguf')]).toEqual([1, await inode('b/x.gguf')])
+  const both = [
+    await world.models.ensure(request(url, 'a'), staying()),
+    await world.models.ensure(request(url, 'b', 'another'), staying()),
+  ]
+  expect([requests.length, both[1], await filesBelow(world.store)]).toEqual([1, both[0], { 'a/x.gguf': 'AAAAAAAA' }])
 })
 
 test.each<[what: string, use: (file: string, source: string) => void]>([
@@ -624,31 +628,36 @@ test('a store that may not be written is a sentence, and works again by itself',
 })
 
 test.each([
-  { kept: 'a person pulled', forget: [''] },
-  { kept: 'another agent left', forget: ['namespace', 'access'] },
+  { kept: 'a person pulled', isPulled: true },
+  { kept: 'another agent left', isPulled: false },
 ])(
-  'what $kept, or another namespace has, is not deleted when a newer content of its source serves',
-  async ({ forget }) => {
-    const contents = new Map<string, LocalModel>()
-    const url = serve('v1').url
+  'what $kept, or the Model of another namespace may want, stays when a newer content serves',
+  async ({ isPulled }) => {
+    const { url } = serve('v1')
     const ask = (namespace: string) => request(url, 'm', namespace)
-    const pulled = await world.models.ensure(ask(''), staying())
-    const record = `${pulled.path}.metalbar.json`
-    const said = Object.entries(JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>)
-    await writeFile(record, JSON.stringify(Object.fromEntries(said.filter(([key]) => !forget.includes(key)))))
-    const refreshed = async (namespace: string, content: string): Promise<void> => {
-      serve(content)
-      const fresh = await world.models.refresh(ask(namespace), pulled, staying())
-      if (!fresh) throw new Error('nothing new')
-      await world.models.markUsed(ask(namespace), fresh)
-      contents.set(content, fresh)
+    if (!isPulled) {
+      await mkdir(join(world.store, 'm'), { recursive: true })
+      await writeFile(join(world.store, 'm/x.gguf'), gguf('v1', 8192))
     }
-    await refreshed('a', 'v2')
-    await refreshed('b', 'v3')
-    await refreshed('a', 'v4')
-    const kept = ['v3', 'v4'].map((content) => label(contents.get(content) ?? pulled))
-    expect([await label(pulled), ...(await Promise.all(kept))]).toEqual(['v1', 'v3', 'v4'])
-    await expect(readFile(contents.get('v2')?.path ?? '')).rejects.toThrow('ENOENT')
+    const first = await world.models.ensure(ask(''), staying())
+    const refreshed = async (content: string): Promise<LocalModel> => {
+      serve(content)
+      const fresh = await world.models.refresh(ask('a'), first, staying())
+      if (!fresh) throw new Error('nothing new')
+      await world.models.markUsed(ask('a'), fresh)
+      return fresh
+    }
+    await refreshed('v2')
+    users = [{ service: 'b/chat', model: 'm', digest: selectionDigest({ source: url }), isActive: false }]
+    await refreshed('v3')
+    const whileWanted = Object.values(await filesBelow(world.store)).sort()
+    users = []
+    await refreshed('v4')
+    expect([whileWanted, Object.values(await filesBelow(world.store)).sort()]).toEqual([
+      ['v1v1v1v1', 'v2v2v2v2', 'v3v3v3v3'],
+      ['v1v1v1v1', 'v4v4v4v4'],
+    ])
+    expect(await label(first)).toBe('v1')
   },
 )
 
@@ -673,6 +682,5 @@ test('the checksum of a file that was found here and what its header says are bo
   expect(await record()).toMatchObject({
     files: [{ sha256: wanted.sha256 }],
     header: { architecture: 'llama' },
-    namespace: 'default',
   })
 })

@@ -108,12 +108,15 @@ test('a stamp is not believed about a file that was written to later, whatever t
   expect([(await stat(path)).mtimeMs, await digestInStamp(path)]).toEqual([mtime.getTime(), undefined])
 })
 
-test('no stamp makes a file the right one: what is not what the Model states goes to quarantine with its stamp, and is fetched again', async () => {
+test('no stamp makes a file the right one: what the Model states is fetched beside it, and the stamp corrected', async () => {
   const { url } = world.server.serve('/x.gguf', right)
-  const path = await leftByGoAgent(wrong, stampFor(wrong))
+  const path = await leftByGoAgent(wrong, () => sha256(right))
   const model = await world.models.ensure({ ...request(url), sha256: sha256(right) }, staying())
-  expect([model.path, (await readFile(path)).equals(right), await readFile(`${path}.sha256`, 'utf8')]).toEqual([
-    path,
+  expect([(await readFile(model.path)).equals(right), await readFile(`${model.path}.sha256`, 'utf8')]).toEqual([
+    true,
+    await trueStamp(model.path),
+  ])
+  expect([(await readFile(path)).equals(wrong), await readFile(`${path}.sha256`, 'utf8')]).toEqual([
     true,
     await trueStamp(path),
   ])

@@ -17,7 +17,7 @@ import { basename, dirname, join, relative } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
 import { modelFileName, sourceDigest } from '../../../src/agent-core/models/source.ts'
-import { Store, type Destination } from '../../../src/agent-core/models/store/store.ts'
+import { Store, type StoredModel } from '../../../src/agent-core/models/store/store.ts'
 import { sameBytes, type WithRoom } from '../../../src/agent-core/models/store/files.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
@@ -65,42 +65,46 @@ test('a record of another version does not count: the model is fetched again', a
   expect([relative(world.store, path), requests.length]).toEqual(['tiny/x.gguf', 1])
 })
 
-describe('what the store deletes', () => {
-  const wanted = { namespace: 'a', model: 'tiny', source: 'hf://a/b', digest: sourceDigest('hf://a/b') }
+const wanted = { namespace: 'a', model: 'tiny', source: 'hf://a/b', digest: sourceDigest('hf://a/b'), owners: [] }
+
+/** Puts a model of two files into the store, each with its label; `same` = the file that the store has at that place. */
+async function arrive(into: Store, labels: readonly [string, string], owner = '') {
+  const files = ['1.gguf', '2.gguf'].map((path, at) => {
+    const label = labels[at] ?? ''
+    const from = label === 'same' ? join(world.store, 'tiny', path) : join(world.folder, `${label}.gguf`)
+    return { path, label, from, sizeBytes: 4096, sha256: digestOf(Buffer.from(label)) }
+  })
+  for (const { label, from } of files) if (label !== 'same') await writeFile(from, gguf(label))
+  return into.add(wanted, {
+    ...{ owner, primary: '1.gguf', mmproj: undefined },
+    files: files.map(({ from, ...file }) => ({ ...file, moveTo: (to: string) => sameBytes(from, to, anyRoom) })),
+  })
+}
+
+test('what was removed and came anew is not removed by who still means the old one', async () => {
   let time = Date.parse('2026-01-02T03:04:05Z')
-  const store = () => new Store({ directory: world.store, log: silentLog, now: () => (time += 1000) })
-  const arrive = async (into: Store, label: string) => {
-    const paths = ['1.gguf', '2.gguf']
-    const from = join(world.folder, `${label}.gguf`)
-    await writeFile(from, gguf(label))
-    const destination = await into.reserve(wanted, paths, { primary: '1.gguf' })
-    const moveTo = (to: string) => sameBytes(from, to, anyRoom)
-    const files = paths.map((path) => ({ path, from, sizeBytes: 4096, sha256: 'ab'.repeat(32), moveTo }))
-    const stored = await destination.commit({
-      files,
-      access: { isPublic: false, namespaces: ['a'] },
-    })
-    destination.release()
-    return stored
-  }
+  const store = new Store({ directory: world.store, log: silentLog, now: () => (time += 1000) })
+  const old = await arrive(store, ['A', 'A'])
+  await store.remove(old)
+  await arrive(store, ['B', 'B'])
+  await store.remove(old)
+  expect(await filesBelow(world.store)).toEqual({ 'tiny/1.gguf': 'BBBBBBBB', 'tiny/2.gguf': 'BBBBBBBB' })
+})
 
-  test('keeps its record until its files are gone, so that no file is open by its path meanwhile', async () => {
-    const into = store()
-    const stored = await arrive(into, 'A')
-    await rm(join(world.store, 'tiny/2.gguf'))
-    await put('tiny/2.gguf/in-the-way', 'x')
-    await expect(into.remove(stored)).rejects.toThrow()
-    await put('tiny/1.gguf', gguf('A'))
-    expect(await into.isOpen(await realpath(join(world.store, 'tiny/1.gguf')), 'b')).toBe(false)
-  })
-
-  test('is not what has another record by now', async () => {
-    const into = store()
-    const old = await arrive(into, 'A')
-    await arrive(into, 'B')
-    await into.remove(old)
-    expect(await filesBelow(world.store)).toEqual({ 'tiny/1.gguf': 'BBBBBBBB', 'tiny/2.gguf': 'BBBBBBBB' })
-  })
+test('a content in the folder of an owner is open by its path to that owner and a person, and goes with its folder', async () => {
+  const store = new Store({ directory: world.store, log: silentLog })
+  const isOpen = (path: string, namespace: string) => store.isOpen(path, namespace)
+  const ofModel = await arrive(store, ['A', 'B'], 'team+tiny')
+  const { path } = await arrive(store, ['A', 'B'], 'team')
+  const open = (to: string) => Promise.all([path, ofModel.path].map((one) => isOpen(one, to)))
+  expect([await open('team'), await open('tea'), await open('team-b'), await open('')]).toEqual([
+    [true, true],
+    [false, false],
+    [false, false],
+    [true, true],
+  ])
+  for (const one of await store.list()) await store.remove(one)
+  expect(await readdir(world.store)).toEqual([])
 })
 
 test('a model is removed with what a killed write of its record left, and a write under way is left alone', async () => {
@@ -128,43 +132,13 @@ test('a model is served although a folder beside it is called like a record that
   expect((await world.restarted().ensure(wanted, staying())).path).toBe(path)
 })
 
-test('a file beside a record that cannot be read is open to no namespace by its path, only to a person', async () => {
-  await put('tiny/x.gguf', gguf('A'))
-  await put('tiny/y.gguf.metalbar.json', '{')
-  await put('other/x.gguf', gguf('A'))
+test('a content that shares a file with an older one is put beside it, and stays when that is removed', async () => {
   const store = new Store({ directory: world.store, log: silentLog })
-  const isOpen = async (path: string, namespace: string) =>
-    store.isOpen(await realpath(join(world.store, path)), namespace)
-  expect([
-    await isOpen('tiny/x.gguf', 'b'),
-    await isOpen('tiny/x.gguf', ''),
-    await isOpen('other/x.gguf', 'b'),
-  ]).toEqual([false, true, true])
-})
-
-test('a file that is put in its own place again, beside another that is new, stays', async () => {
-  const wanted = { namespace: 'default', model: 'tiny', source: 'hf://a/b', digest: sourceDigest('hf://a/b') }
-  const store = new Store({ directory: world.store, log: silentLog })
-  const arrive = async (labels: readonly string[]) => {
-    const paths = ['1.gguf', '2.gguf']
-    const destination = await store.reserve(wanted, paths, { primary: '1.gguf' })
-    const files = paths.map((path, at) => {
-      const from = labels[at] === 'same' ? join(world.store, 'tiny', path) : join(world.folder, `${labels[at]}.gguf`)
-      return {
-        path,
-        from,
-        sizeBytes: 4096,
-        sha256: 'ab'.repeat(32),
-        moveTo: (to: string) => sameBytes(from, to, anyRoom),
-      }
-    })
-    await destination.commit({ files })
-    destination.release()
-  }
-  for (const label of ['A', 'B', 'C']) await writeFile(join(world.folder, `${label}.gguf`), gguf(label))
-  await arrive(['A', 'B'])
-  await arrive(['C', 'same'])
-  expect(await filesBelow(world.store)).toEqual({ 'tiny/1.gguf': 'CCCCCCCC', 'tiny/2.gguf': 'BBBBBBBB' })
+  const old = await arrive(store, ['A', 'B'])
+  const fresh = await arrive(store, ['C', 'same'])
+  await store.remove(old)
+  const folder = relative(world.store, fresh.folder)
+  expect(await filesBelow(world.store)).toEqual({ [`${folder}/1.gguf`]: 'CCCCCCCC', [`${folder}/2.gguf`]: 'BBBBBBBB' })
 })
 
 test('many can put the same bytes in one place at the same time, and leave nothing beside them', async () => {
@@ -200,7 +174,7 @@ describe('different sources never share a file', () => {
     const after = await placed(b)
     expect([failed.reason, place, after, await filesBelow(world.store)]).toEqual([
       'Truncated',
-      `tiny/${short(b)}/x.gguf`,
+      'tiny/x.gguf',
       place,
       { [place]: 'BBBBBBBB' },
     ])
@@ -213,7 +187,7 @@ describe('different sources never share a file', () => {
     await eventually(() => first.openResponses === 1)
     const second = await placed(b)
     first.allow(1_000_000)
-    expect([await placing, second]).toEqual(['tiny/x.gguf', `tiny/${short(b)}/X.gguf`])
+    expect([await placing, second]).toEqual([`tiny/${short(first.url)}/x.gguf`, 'tiny/X.gguf'])
   })
 
   test('one that ends like a partial download', async () => {
@@ -228,9 +202,10 @@ describe('different sources never share a file', () => {
 
   test('an edited source', async () => {
     const { url } = world.server.serve('/x.gguf', gguf('A'))
-    expect([await placed(`${url}?v=1`), await placed(`${url}?v=2`)]).toEqual([
+    expect([await placed(`${url}?v=1`), await placed(`${url}?v=2`), await placed(url)]).toEqual([
+      '@default/tiny/x.gguf',
+      `@default/tiny/${short(`${url}?v=2`)}/x.gguf`,
       'tiny/x.gguf',
-      `tiny/${short(`${url}?v=2`)}/x.gguf`,
     ])
   })
 })
@@ -269,8 +244,8 @@ describe('a store filled by the Go agent', () => {
     await put('tiny/x.gguf', gguf('G'))
     const { url } = world.server.serve('/x.gguf', gguf('A'))
     expect([await placed(`${url}?v=2`), await filesBelow(world.store)]).toEqual([
-      `tiny/${short(`${url}?v=2`)}/x.gguf`,
-      { 'tiny/x.gguf': 'GGGGGGGG', [`tiny/${short(`${url}?v=2`)}/x.gguf`]: 'AAAAAAAA' },
+      '@default/tiny/x.gguf',
+      { 'tiny/x.gguf': 'GGGGGGGG', '@default/tiny/x.gguf': 'AAAAAAAA' },
     ])
   })
 
@@ -278,14 +253,15 @@ describe('a store filled by the Go agent', () => {
     await put('empty/x.gguf', '')
     await put('page/x.gguf', '<!doctype html>')
     const { url } = world.server.serve('/x.gguf', gguf('A'))
+    const other = world.server.serve('/other/x.gguf', gguf('B')).url
     expect([
       await placed(url, { name: 'empty' }),
-      await placed(url, { name: 'page' }),
+      await placed(other, { name: 'page' }),
       await filesBelow(world.store),
     ]).toEqual([
       'empty/x.gguf',
-      `page/${short(url)}/x.gguf`,
-      { 'empty/x.gguf': 'AAAAAAAA', 'page/x.gguf': 'ctype ht', [`page/${short(url)}/x.gguf`]: 'AAAAAAAA' },
+      `page/${short(other)}/x.gguf`,
+      { 'empty/x.gguf': 'AAAAAAAA', 'page/x.gguf': 'ctype ht', [`page/${short(other)}/x.gguf`]: 'BBBBBBBB' },
     ])
   })
 
@@ -332,28 +308,16 @@ describe('a store filled by the Go agent', () => {
     })
   })
 
-  test('puts a file into quarantine that its owner replaced by what the Model does not state, and fetches it', async () => {
-    const right = gguf('G')
-    const { url } = world.server.serve('/x.gguf', right)
-    const stated = { ...request(url), sha256: digestOf(right) }
-    await put('tiny/x.gguf', right)
-    await world.models.ensure(stated, staying())
-    await put('tiny/x.gguf', gguf('H'))
-    await utimes(join(world.store, 'tiny/x.gguf'), 1_000_000_000, 1_000_000_000)
-    await world.models.ensure(stated, staying())
-    expect(await filesBelow(world.store)).toEqual({ 'tiny/x.gguf': 'GGGGGGGG' })
-  })
-
-  test('has a file hashed once, also where it gets a second name', async () => {
+  test('has a file hashed once, also where Models of two names use it', async () => {
     const content = gguf('G')
     const { url } = world.server.serve('/x.gguf', content)
     const stated = { ...request(url), sha256: digestOf(content) }
     await put('tiny/x.gguf', content)
     const first = await world.models.ensure(stated, staying())
     const record = await readFile(`${first.path}.metalbar.json`, 'utf8')
-    await world.models.ensure({ ...stated, name: 'other' }, staying())
+    const other = await world.models.ensure({ ...stated, name: 'other' }, staying())
     const last = await world.restarted().ensure(stated, staying())
-    expect([last, (await stat(first.path)).nlink]).toEqual([first, 2])
+    expect([last, other]).toEqual([first, first])
     expect(await readFile(`${first.path}.metalbar.json`, 'utf8')).toBe(record)
   })
 })
@@ -488,14 +452,20 @@ describe('nothing leaves the store', () => {
       fc.asyncProperty(model, scheme, path, async (name, prefix, rest) => {
         const source = prefix + rest
         const file = modelFileName(source)
-        const destination = await store
-          .reserve({ namespace: 'default', model: name, source, digest: sourceDigest(source) }, [file], {
-            primary: file,
+        const from = join(world.folder, 'from')
+        await writeFile(from, gguf('A'))
+        const asked = { namespace: 'default', model: name, source, digest: sourceDigest(source), owners: [] }
+        const moveTo = (to: string) => rename(from, to)
+        const sha256 = digestOf(Buffer.from(`${name} ${source}`))
+        const stored = await store
+          .add(asked, {
+            ...{ owner: '', primary: file, mmproj: undefined },
+            files: [{ path: file, sizeBytes: 4096, sha256, moveTo }],
           })
           .catch((error: unknown) => error)
-        if (destination instanceof ModelError) return destination.reason === 'BadModelName'
-        if (destination instanceof Error) throw destination
-        const path = join((destination as Destination).folder, file)
+        if (stored instanceof ModelError) return stored.reason === 'BadModelName'
+        if (stored instanceof Error) throw stored
+        const { path } = stored as StoredModel
         const [folder, ...below] = relative(world.store, path).split('/')
         expect([folder, below.length <= 2, below.includes('..'), below.includes('')]).toEqual([
           name,
@@ -507,8 +477,6 @@ describe('nothing leaves the store', () => {
         const digest = sourceDigest(source)
         expect(takenBy.get(key) ?? digest).toBe(digest)
         takenBy.set(key, digest)
-        await writeFile(path, gguf('A'))
-        await rm(path)
         return true
       }),
       { numRuns: 500 },

@@ -56,10 +56,6 @@ export class HubClient {
     this.#options = options
   }
 
-  get isOwnServer(): boolean {
-    return this.#options.isOwnServer === true
-  }
-
   /** The login that the Hub, and its files, may be asked with. */
   get credentials(): Credentials | undefined {
     const { endpoint, token, allowInsecureLoopback } = this.#options
@@ -116,7 +112,7 @@ export class HubClient {
     })
   }
 
-  /** Throws where the Hub refuses the file; one that leads to a page to log in is no refusal here, see `requireFile`. */
+  /** Throws where the Hub refuses the file, in a sentence that says more than its download could. */
   async requireAccess(repo: string, revision: string, path: string): Promise<void> {
     await this.#ask({ repo, revision, path }, async (_, fetch) => {
       const answer = await fetch(this.fileUrl(repo, revision, path), { method: 'HEAD', redirect: 'manual' })

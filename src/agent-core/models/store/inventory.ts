@@ -18,7 +18,8 @@ import {
   ownFolder,
   requireInside,
 } from './files.ts'
-import { countingFor, type Store, type StoredModel, type Wanted } from './store.ts'
+import { isOpenTo, owners } from './owner.ts'
+import type { Store, StoredModel, Wanted } from './store.ts'
 
 /** A service whose Model's files are, or will be, in the store; one for each Model that it names. */
 export interface ModelUser {
@@ -137,7 +138,7 @@ export class Inventory {
         )
   }
 
-  /** Puts down that a server was started with the model at `path`, and deletes what it replaced: see {@link dropOlder}. */
+  /** Puts down that a server was started with the model at `path`, and deletes what it replaced: see {@link dropOthers}. */
   async markUsed(wanted: Wanted, path: string): Promise<void> {
     const { store, log, now } = this.#options
     try {
@@ -147,18 +148,20 @@ export class Inventory {
     } catch (error) {
       log.debug('use of a model not recorded', { model: wanted.model, error })
     }
-    await this.dropOlder(wanted)
+    await this.dropOthers(wanted, path)
   }
 
   /**
-   * Deletes the contents of its source that a newer one replaced, where they belong to the namespace and no server has them. What a person
-   * pulled, and what belongs to nobody, only a person deletes.
+   * Deletes the contents of its source but that at `path`, by default the newest, where nobody else needs them. What a person pulled or put
+   * into the store only a person deletes.
    */
-  async dropOlder(wanted: Wanted): Promise<void> {
+  async dropOthers(wanted: Wanted, path?: string): Promise<void> {
     const { store, log } = this.#options
     try {
-      for (const old of (await store.contents(wanted)).slice(1)) {
-        if (old.manifest.namespace !== wanted.namespace || (await this.isLoaded(old))) continue
+      const contents = await store.contents(wanted)
+      const kept = path ?? contents[0]?.path
+      for (const old of contents) {
+        if (old.path === kept || old.manifest.origin !== 'downloaded' || (await this.#isNeeded(old, wanted))) continue
         await store.remove(old)
         log.info('older content of a model removed', { model: old.model, path: old.path })
       }
@@ -167,8 +170,16 @@ export class Inventory {
     }
   }
 
+  /** Whether a server has it in memory, or a Model that is not the wanted one may want it. */
+  async #isNeeded(stored: StoredModel, wanted: Wanted): Promise<boolean> {
+    const others = (this.#options.users() ?? []).filter(
+      ({ service, model }) => splitKey(service).namespace !== wanted.namespace || model !== wanted.model,
+    )
+    return others.some((user) => mayUse(user, stored)) || this.#isLoaded(stored)
+  }
+
   /** Whether a server has it in memory, or may load it again. */
-  async isLoaded(stored: StoredModel): Promise<boolean> {
+  async #isLoaded(stored: StoredModel): Promise<boolean> {
     const [services] = await this.#servicesOf([stored], [])
     return services?.length !== 0
   }
@@ -195,7 +206,7 @@ export class Inventory {
 
   /** The folder of downloads that are not complete; made when asked for. Throws ModelError. */
   partialsFolder(): Promise<string> {
-    return this.#made('partials')
+    return namingStoreErrors(this.#options.store.directory, () => this.#made('partials'))
   }
 
   /**
@@ -238,7 +249,7 @@ export class Inventory {
       return {
         view: { ...viewOf(stored), usedBy, ...(isFree && { prunable: 'no service uses it' }) },
         remove: async () => {
-          if (await this.isLoaded(stored)) return false
+          if (await this.#isLoaded(stored)) return false
           await store.remove(stored)
           return true
         },
@@ -249,10 +260,11 @@ export class Inventory {
   /**
    * The services that use a file of each model, by whatever name: links are followed. A server uses what it loaded; where that is not known,
    * any content of its Model. `users` use what they will be served with: the content that their Model would find, or a file in place.
+   * `models`: in the order of `Store.list`.
    */
   async #servicesOf(models: readonly StoredModel[], users: readonly ModelUser[]): Promise<string[][]> {
-    const contents = Map.groupBy(models, ({ model, manifest }) => `${model} ${manifest.sourceSha256}`)
-    const contentsOf = ({ model, digest }: ModelUser): StoredModel[] => contents.get(`${model} ${digest}`) ?? []
+    const bySource = Map.groupBy(models, ({ manifest }) => manifest.sourceSha256)
+    const contentsOf = (user: ModelUser) => (bySource.get(user.digest) ?? []).filter((one) => mayUse(user, one))
     const byService = Map.groupBy(this.#options.users() ?? [], ({ service }) => service)
     const services = new Map<string, Set<string>>()
     const add = async (service: string, files: readonly string[]): Promise<void> => {
@@ -265,8 +277,8 @@ export class Inventory {
       await add(service, files ?? (byService.get(service) ?? []).flatMap(contentsOf).flatMap(filesOf))
     }
     for (const user of users) {
-      const [found] = countingFor(contentsOf(user), splitKey(user.service))
-      await add(user.service, [...(found ? filesOf(found) : []), ...(user.path === undefined ? [] : [user.path])])
+      const found = firstOf(contentsOf(user), user)
+      await add(user.service, [...found.flatMap(filesOf), ...(user.path === undefined ? [] : [user.path])])
     }
     return Promise.all(
       models.map(async (stored) => {
@@ -470,6 +482,22 @@ const filesOf = ({ path, folder, manifest }: StoredModel): string[] => [
   path,
   ...manifest.files.map((file) => join(folder, file.path)),
 ]
+
+/** Whether the Model of a service may be served with it. Which namespaces have the person's login for the Hub is for settings to say. */
+const mayUse = ({ service, model, digest }: ModelUser, { owner, manifest }: StoredModel): boolean => {
+  const { namespace } = splitKey(service)
+  const whose = [owners.everybody, owners.hubLogin, namespace, owners.model(namespace, model)]
+  return manifest.sourceSha256 === digest && whose.includes(owner)
+}
+
+/** The newest of each owner, everybody's only where there is none of the namespace. */
+function firstOf(contents: readonly StoredModel[], { service }: ModelUser): StoredModel[] {
+  const newest = contents.toSorted((a, b) => b.manifest.completedAt.localeCompare(a.manifest.completedAt))
+  const first = [...new Map(newest.toReversed().map((one) => [one.owner, one])).values()]
+  const { namespace } = splitKey(service)
+  const isOwn = ({ owner }: StoredModel) => owner !== owners.everybody && isOpenTo(owner, namespace)
+  return first.some(isOwn) ? first.filter(({ owner }) => owner !== owners.everybody) : first
+}
 
 const realOf = async (path: string): Promise<string> => comparable(await realpath(path).catch(() => path))
 

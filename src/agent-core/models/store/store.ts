@@ -1,5 +1,6 @@
 import { realpath, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, posix, relative, sep } from 'node:path'
+import PQueue from 'p-queue'
 import type { Logger } from '../../observability/logger.ts'
 import { syncFolder } from '../../util/files.ts'
 import { isBelow, pathBelow } from '../../util/is-below.ts'
@@ -17,15 +18,17 @@ import {
   requireInside,
   statIfThere,
 } from './files.ts'
+import { folderOfOwner, isOpenTo, ownerOfFolder, owners } from './owner.ts'
 import {
   brokenSuffix,
-  isFound,
-  isNamedBy,
-  isOfOwnServer,
-  isOpenTo,
+  contentRevision,
+  isSameRecord,
   manifestSuffix,
-  newestFirst,
-  StoreRecords,
+  namedBy,
+  readManifest,
+  recordsIn,
+  recordsOf,
+  writeRecord,
   type Manifest,
   type ManifestFile,
   type Recorded,
@@ -35,17 +38,21 @@ import { digestInStamp, removeStamp, stampOf, writeStamp } from './stamp.ts'
 /** Which bytes, for which Model. */
 export interface Wanted {
   readonly model: string
-  /** The Model's namespace; `''` = a person's, not a Model's. */
+  /** The Model's namespace; `''` = a person asks. */
   readonly namespace: string
   /** The Model's `spec.source`. */
   readonly source: string
   /** See `selectionDigest`. */
   readonly digest: string
+  /** Whose contents it may have besides everybody's, in the order in which they count. */
+  readonly owners: readonly string[]
 }
 
 /** A complete model in the store. */
 export interface StoredModel {
-  /** The Model's name: its folder in the store. */
+  /** See `owners`. */
+  readonly owner: string
+  /** Name of the Model that it was fetched for: its folder. */
   readonly model: string
   /** What a runtime is given. */
   readonly path: string
@@ -62,231 +69,193 @@ export interface Arrived extends ManifestFile {
   readonly sha256: string
   /** The Model states this checksum. */
   readonly isStated?: boolean | undefined
-  /** The file on this machine that has this content already, and keeps it. */
-  readonly from?: string | undefined
-  /** Puts the content under this name, in place of what stands there. */
+  /** Puts the content under this name. */
   readonly moveTo: (path: string) => Promise<void>
 }
 
-/** What is known of all files together. */
-export type Arrival = Pick<Manifest, 'access' | 'mmproj' | 'revision' | 'header'> & {
+/** A model that is complete. */
+export interface Arrival extends Pick<Manifest, 'mmproj' | 'primary'> {
+  readonly owner: string
   readonly files: readonly Arrived[]
 }
 
-/** Where a model goes. These paths are given to no other caller until `release`. */
-export interface Destination {
-  readonly folder: string
-  /** Makes what has arrived the model, with its record. */
-  commit(arrival: Arrival): Promise<StoredModel>
-  release(): void
-}
-
-interface Place {
-  /** The Model's folder. */
-  readonly root: string
-  /** The Model's folder, or a folder in it for a further source. */
-  readonly folder: string
-  readonly files: readonly string[]
-  /** The file that a runtime is given; empty = the folder. */
-  readonly primary: string
-  /** What the store has of this source stays, since it is in use. */
-  readonly beside: boolean
-}
+/** A Model's name, and whose contents are meant. */
+type Place = Pick<StoredModel, 'owner' | 'model'>
 
 /**
- * The folder of models, laid out so that LLMKube's Go agent finds its files in it: `<store>/<model>/<base name>`.
+ * The folder of models: `<store>/<model>/<file>` for what is everybody's, as LLMKube's Go agent lays it out, and `<store>/@<owner>/<model>/<file>`
+ * for the rest. A model is found by its owner and source, whatever Model it was fetched for.
  *
- * That layout knows neither namespace nor source, so every model of ours has a record that names its source and files, and a file
- * serves that source alone. Another source that wants the same place, or the Model of another namespace, gets
- * `<store>/<model>/<short digest>/`. A record of a file that was found here names no namespace, until its
- * source would give it to one.
- * A file without a record is taken only under the very name the Go agent gives this source, and is recorded then, so
- * that no second source can take it. Nothing we have not recorded is ever overwritten or deleted, empty files aside.
+ * Every model of ours has a record that names its source and files. Another source, or another content, of a Model gets
+ * `<store>/<model>/<short digest>/`. A file without a record is taken only under the very name the Go agent gives this source, and is
+ * recorded then, so that no second source can take it. Nothing we have not recorded is ever overwritten or deleted, empty files aside.
  */
 export class Store {
   readonly directory: string
   readonly #log: Logger
   readonly #now: () => number
-  readonly #records: StoreRecords
-  /** Who is writing a path, or has found a file there that could not be recorded. */
-  readonly #claims = new Map<string, string>()
+  /** One at a time, so that none undoes another or takes its place. */
+  readonly #changes = new PQueue({ concurrency: 1 })
+  /** Found files that could not be recorded, and the source that each is taken for until the agent ends. */
+  readonly #unrecorded = new Map<string, string>()
 
   constructor(options: { readonly directory: string; readonly log: Logger; readonly now?: () => number }) {
     this.directory = options.directory
     this.#log = options.log
     this.#now = options.now ?? Date.now
-    this.#records = new StoreRecords(options.log)
   }
 
-  /**
-   * The complete model, if the store has it for a Model of this name and source. Of several contents the newest of its namespace's own, else
-   * of those that are open to it, else of all. Throws ModelError.
-   */
-  find(wanted: Wanted): Promise<StoredModel | undefined> {
-    return this.#guarded(async () => {
-      const found = await this.#complete(wanted.model, wanted.digest)
-      const goName = wanted.digest === sourceDigest(wanted.source) ? goAgentFileName(wanted.source) : undefined
-      if (found.length > 0 || goName === undefined) return countingFor(found, wanted)[0]
-      const adopted = await this.#adopt(wanted, goName)
-      // Another request may have taken the file meanwhile.
-      return adopted ?? countingFor(await this.#complete(wanted.model, wanted.digest), wanted)[0]
-    })
-  }
-
-  /** All complete contents of the source that {@link find} chooses from, newest first. Throws ModelError. */
+  /** The complete contents of the source that the owners may have: theirs in the order given, then everybody's, each newest first. Throws ModelError. */
   contents(wanted: Wanted): Promise<readonly StoredModel[]> {
-    return this.#guarded(async () => countingFor(await this.#complete(wanted.model, wanted.digest), wanted))
-  }
-
-  /** The same source under another Model's name, unless a Secret named its server. Throws ModelError. */
-  findElsewhere(wanted: Wanted): Promise<StoredModel | undefined> {
     return this.#guarded(async () => {
-      const others = (await this.#models()).filter((model) => model !== wanted.model)
-      const found = await Promise.all(others.map((model) => this.#complete(model, wanted.digest)))
-      const shared = found.flat().filter(({ manifest }) => !isOfOwnServer(manifest))
-      return countingFor(shared, wanted)[0]
+      const everybodys = { owner: owners.everybody, model: wanted.model }
+      await requireInside(this.directory, this.#folderOf(everybodys))
+      const found: StoredModel[] = []
+      for (const owner of [...wanted.owners, owners.everybody])
+        found.push(...(await this.#complete(owner, wanted.digest)))
+      const goName = wanted.digest === sourceDigest(wanted.source) ? goAgentFileName(wanted.source) : undefined
+      if (found.length > 0 || goName === undefined) return found
+      const adopted = await this.#changes.add(() => this.#adopt(wanted, everybodys, goName))
+      // Another request may have taken the file meanwhile.
+      return adopted ? [adopted] : this.#complete(owners.everybody, wanted.digest)
     })
   }
 
-  /** A file of the store with this content, by its record and its length; only of records that `isMeant` accepts. Throws ModelError. */
+  /** A file with this content that is the owner's or everybody's, by its record and its length. Throws ModelError. */
   findContent(
     { sha256, sizeBytes }: { readonly sha256: string; readonly sizeBytes?: number | undefined },
-    isMeant: (manifest: Manifest) => boolean,
+    owner: string,
   ): Promise<string | undefined> {
     return this.#guarded(async () => {
-      for (const { manifest, folder } of await this.list()) {
-        if (!isMeant(manifest)) continue
-        for (const file of manifest.files) {
-          if (file.sha256 !== sha256 || (sizeBytes !== undefined && file.sizeBytes !== sizeBytes)) continue
-          const path = pathBelow(folder, file.path)
-          if ((await this.#sizeOf(path)) === file.sizeBytes) return path
+      for (const one of new Set([owner, owners.everybody])) {
+        for (const { manifest, folder } of await this.#complete(one)) {
+          const file = manifest.files.find(
+            (each) => each.sha256 === sha256 && each.sizeBytes === (sizeBytes ?? each.sizeBytes),
+          )
+          const path = file && pathBelow(folder, file.path)
+          if (path !== undefined && (await this.#sizeOf(path)) === file?.sizeBytes) return path
         }
       }
       return undefined
     })
   }
 
-  /** False where the file, by its real path, is of a model that its source did not give to the namespace, or may be. Throws ModelError. */
+  /** Whether a Model of the namespace may name the file, by its real path. Throws ModelError. */
   isOpen(path: string, namespace: string): Promise<boolean> {
     return this.#guarded(async () => {
-      const below = relative(await realpath(this.directory), path)
-      const file = join(this.directory, below)
-      const [model = ''] = below.split(sep)
-      if (!modelName.test(model)) return true
-      const folder = join(this.directory, model)
-      const naming = (await this.#records.of(folder)).filter((record) => isNamedBy(record, file))
-      if (namespace === '') return true
-      // A record that cannot be read may have named it.
-      if (naming.length === 0) return !(await hasBrokenRecord(file, folder))
-      return naming.every(({ manifest }) => isOpenTo(manifest, namespace) || isFound(manifest))
+      const [first = ''] = relative(await realpath(this.directory), path).split(sep)
+      return isOpenTo(ownerOfFolder(first), namespace)
     })
   }
 
   /** Every recorded model whose files are there, sorted by name. Throws ModelError. */
   list(): Promise<StoredModel[]> {
     return this.#guarded(async () => {
-      const found = await Promise.all((await this.#models()).map((model) => this.#complete(model, undefined)))
-      return found.flat()
+      const names = (await entriesOf(this.directory)).map(({ name }) => name)
+      const found: StoredModel[] = []
+      for (const owner of new Set([owners.everybody, ...names.map(ownerOfFolder)]))
+        found.push(...(await this.#complete(owner)))
+      return found.sort((a, b) => (a.model < b.model ? -1 : a.model > b.model ? 1 : 0))
     })
   }
 
-  /**
-   * A place for these files; call after `find` found nothing. `beside`: what the store has of this source stays, since it is in use.
-   * Throws ModelError.
-   */
-  reserve(
-    wanted: Wanted,
-    files: readonly string[],
-    { primary, beside = false }: { readonly primary: string; readonly beside?: boolean },
-  ): Promise<Destination> {
-    return this.#guarded(async () => {
-      const root = this.#modelFolder(wanted.model)
-      const short = wanted.digest.slice(0, shortDigestLength)
-      for (let attempt = 0; ; attempt += 1) {
-        const folder = attempt === 0 ? root : join(root, attempt === 1 ? short : `${short}-${attempt}`)
-        const destination = await this.#claim(wanted, { root, folder, files, primary, beside })
-        if (destination) return destination
-        const source = shownSource(wanted.source)
-        this.#log.info('keeping model beside another of the same name', { model: wanted.model, source, folder })
-      }
-    })
+  /** Makes what has arrived a model beside all that is there; what the owner has of the source with the same bytes is that model. Throws ModelError. */
+  add(wanted: Wanted, arrival: Arrival): Promise<StoredModel> {
+    const neededBytes = arrival.files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+    return this.#changing(() => this.#add(wanted, arrival), neededBytes)
+  }
+
+  /** Makes it the newest of the contents of its source. Throws ModelError. */
+  asNewest(stored: StoredModel): Promise<StoredModel> {
+    return this.#changing(() => this.#renewed(stored, {}))
   }
 
   /** Adds what has been found out about a complete model to what its record says by now. Throws ModelError. */
-  amend(
-    stored: StoredModel,
-    changes: (now: Manifest) => Partial<Manifest>,
-    { asNewest = false }: { readonly asNewest?: boolean } = {},
-  ): Promise<StoredModel> {
-    return this.#guarded(async () => {
+  amend(stored: StoredModel, changes: (now: Manifest) => Partial<Manifest>): Promise<StoredModel> {
+    return this.#changing(async () => {
       const { manifestPath: path, manifest: known } = stored
-      const changed = (now: Manifest): Manifest => ({ ...now, ...changes(now) })
-      const newestIn = asNewest ? this.#modelFolder(stored.model) : undefined
-      const manifest = await this.#records.change({ path, manifest: known }, changed, newestIn)
-      return { ...stored, manifest: manifest ?? changed(known) }
+      const state = await readManifest(path)
+      const isSame = state.kind === 'valid' && isSameRecord(state.manifest, known)
+      const before = isSame ? state.manifest : known
+      const manifest = { ...before, ...changes(before) }
+      if (isSame) await writeRecord({ path, manifest })
+      return { ...stored, manifest }
     })
   }
 
   /** What another agent wrote down as the digest of a file of the store, where that can be trusted. */
   async stamped(path: string): Promise<string | undefined> {
-    return (await this.#hasOwnStamp(path)) ? digestInStamp(path) : undefined
+    return (await this.#namedAround(dirname(path))).has(comparable(stampOf(path))) ? undefined : digestInStamp(path)
   }
 
   /** Writes the digest of a file down for another agent; without a digest it removes what is written there. Told in the log where that cannot be done. */
   async stamp(path: string, sha256: string | undefined): Promise<void> {
     try {
-      if (!(await this.#hasOwnStamp(path))) return
-      await (sha256 === undefined ? removeStamp(path) : writeStamp(path, sha256))
+      await this.#stamp(path, sha256, await this.#namedAround(dirname(path)))
     } catch (error) {
       this.#log.debug('stamp of a model file not written', { path, error })
     }
   }
 
+  /** `named`: files of models, whatever their names. */
+  async #stamp(path: string, sha256: string | undefined, named: ReadonlySet<string>): Promise<void> {
+    if (named.has(comparable(stampOf(path))) || !(await isInside(this.directory, dirname(path)))) return
+    await (sha256 === undefined ? removeStamp(path) : writeStamp(path, sha256))
+  }
+
   /** Deletes what the record names, the record, and the folders that are empty then; nothing where it is another record by now. Throws ModelError. */
-  remove({ model, folder, manifest, manifestPath: record }: StoredModel): Promise<void> {
-    return this.#guarded(async () => {
-      const root = this.#modelFolder(model)
+  remove({ folder, manifest, manifestPath: path }: StoredModel): Promise<void> {
+    return this.#changing(async () => {
       await requireInside(this.directory, folder)
-      await this.#records.remove({ path: record, manifest }, async () => {
-        for (const { path } of manifest.files) {
-          const file = pathBelow(folder, path)
-          if (!(await isInside(this.directory, dirname(file)))) continue
-          await this.stamp(file, undefined)
-          await rm(file, { force: true })
-          await removeEmpty(dirname(file), root)
-        }
-      })
-      await removeEmpty(folder, root)
-      await rmdir(root).catch(() => undefined)
+      const state = await readManifest(path)
+      if (state.kind !== 'valid' || isSameRecord(state.manifest, manifest)) await this.#remove({ path, manifest })
     })
   }
 
-  /** Newest first. `digest` undefined = of any source. */
-  async #complete(model: string, digest: string | undefined): Promise<StoredModel[]> {
-    const folder = this.#modelFolder(model)
-    await requireInside(this.directory, folder)
-    const records = await this.#records.of(folder)
-    const meant = records.filter(({ manifest }) => digest === undefined || manifest.sourceSha256 === digest)
-    const stored = await Promise.all(meant.map((record) => this.#stored(model, record)))
-    return stored.filter((one) => one !== undefined).sort((a, b) => newestFirst(a.manifest, b.manifest))
+  /** The record goes last: a crash in between leaves a record without files, never a file that another source could take. */
+  async #remove({ path: record, manifest }: Recorded): Promise<void> {
+    const folder = dirname(record)
+    const named = await this.#namedAround(folder)
+    for (const { path } of manifest.files) {
+      const file = pathBelow(folder, path)
+      if (!(await isInside(this.directory, dirname(file)))) continue
+      await this.#stamp(file, undefined, named)
+      await rm(file, { force: true })
+      await removeEmpty(dirname(file), folder)
+    }
+    await rm(record, { force: true })
+    await removeEmpty(folder, this.directory)
+  }
+
+  /** Newest first. `digest` absent = of any source. */
+  async #complete(owner: string, digest?: string): Promise<StoredModel[]> {
+    const found: StoredModel[] = []
+    for (const model of await this.#modelsOf(owner)) {
+      const records = await recordsOf(this.#folderOf({ owner, model }), this.#log)
+      for (const record of records.filter(({ manifest }) => digest === undefined || manifest.sourceSha256 === digest)) {
+        const stored = await this.#stored({ owner, model }, record)
+        if (stored) found.push(stored)
+      }
+    }
+    return found.sort((a, b) => b.manifest.completedAt.localeCompare(a.manifest.completedAt))
   }
 
   /** Undefined where the files are not what the record says. */
-  async #stored(model: string, { path: record, manifest }: Recorded): Promise<StoredModel | undefined> {
+  async #stored(place: Place, { path: record, manifest }: Recorded): Promise<StoredModel | undefined> {
     const folder = dirname(record)
     let total = 0
     for (const { path: name, sizeBytes: recorded } of manifest.files) {
       const path = pathBelow(folder, name)
       const sizeBytes = await this.#sizeOf(path)
       if (sizeBytes === 0) return undefined
-      if (sizeBytes !== recorded && manifest.origin === 'downloaded') {
+      if (sizeBytes !== recorded && manifest.origin !== 'adopted') {
         this.#log.warn('model file has not the recorded size, fetching it again', { path, sizeBytes, recorded })
         return undefined
       }
       total += sizeBytes
     }
     return {
-      model,
+      ...place,
       path: manifest.primary === '' ? folder : pathBelow(folder, manifest.primary),
       mmproj: manifest.mmproj === undefined ? undefined : pathBelow(folder, manifest.mmproj),
       sizeBytes: total,
@@ -302,112 +271,126 @@ export class Store {
     return found?.isFile() === true && (await isInside(this.directory, path)) ? found.size : 0
   }
 
-  async #models(): Promise<string[]> {
-    const entries = await entriesOf(this.directory)
-    const inside = entries.map(async (entry) => {
+  /** Sorted. */
+  async #modelsOf(owner: string): Promise<string[]> {
+    const root = join(this.directory, folderOfOwner(owner))
+    if (!(await isInside(this.directory, root))) return []
+    const names: string[] = []
+    for (const entry of await entriesOf(root)) {
       const isFolder = entry.isDirectory() || entry.isSymbolicLink()
-      if (!isFolder || !isModelName(entry.name)) return []
-      return (await isInside(this.directory, join(this.directory, entry.name))) ? [entry.name] : []
-    })
-    return (await Promise.all(inside)).flat().sort()
+      if (!isFolder || !isModelName(entry.name)) continue
+      if (!entry.isSymbolicLink() || (await isInside(this.directory, join(root, entry.name)))) names.push(entry.name)
+    }
+    return names.sort()
   }
 
-  #modelFolder(model: string): string {
-    if (isModelName(model)) return pathBelow(this.directory, model)
+  #folderOf({ owner, model }: Place): string {
+    if (isModelName(model)) return pathBelow(join(this.directory, folderOfOwner(owner)), model)
     throw ModelError.terminal(
       'BadModelName',
       `${JSON.stringify(model)} is not a name Kubernetes allows for a Model: give it another.`,
     )
   }
 
-  /** Undefined where one of the paths belongs to another model. */
-  async #claim(wanted: Wanted, place: Place): Promise<Destination | undefined> {
-    const { folder, files, primary } = place
-    const record = pathBelow(folder, primary === '' ? 'model' : posix.basename(primary)) + manifestSuffix
-    const paths = [record, ...files.map((file) => pathBelow(folder, file))]
-    const claim = `${wanted.digest} ${wanted.namespace}`
-    const firstOfOthers = paths.findIndex((path) => !this.#take(path, claim))
-    const taken = firstOfOthers === -1 ? paths : paths.slice(0, firstOfOthers)
-    const release = (): void => {
-      for (const path of taken) this.#release(path, claim)
+  async #add(wanted: Wanted, { owner, files, primary, mmproj }: Arrival): Promise<StoredModel> {
+    const { model, namespace, digest } = wanted
+    const place = { owner, model }
+    const manifest: Manifest = {
+      ...this.#facts(wanted, namespace === '' ? 'pulled' : 'downloaded'),
+      ...{
+        primary,
+        mmproj,
+        files: files.map(({ path, sizeBytes, sha256, etag }) => ({ path, sizeBytes, sha256, etag })),
+      },
     }
-    let isHeld = false
-    try {
-      if (firstOfOthers !== -1) return undefined
-      if (!(await this.#isFree(wanted, place, paths))) return undefined
-      await makeFolder(folder)
-      await requireInside(this.directory, folder)
-      isHeld = true
-    } finally {
-      if (!isHeld) release()
+    const revision = contentRevision(manifest.files)
+    const earlier = await this.#complete(owner, digest)
+    const twin = earlier.find((one) => contentRevision(one.manifest.files) === revision)
+    // A server may name the same bytes anew.
+    const etags = new Map(files.map(({ path, etag }) => [path, etag]))
+    if (twin) {
+      return this.#renewed(twin, {
+        files: twin.manifest.files.map((file) => ({ ...file, etag: etags.get(file.path) })),
+      })
     }
-    const commit = (arrival: Arrival): Promise<StoredModel> => {
-      const neededBytes = arrival.files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
-      return namingStoreErrors(this.directory, () => this.#commit(wanted, place, record, arrival), neededBytes)
-    }
-    return { folder, commit, release }
-  }
-
-  /** False where the path is another's. */
-  #take(path: string, claim: string): boolean {
-    const key = comparable(path)
-    if ((this.#claims.get(key) ?? claim) !== claim) return false
-    this.#claims.set(key, claim)
-    return true
-  }
-
-  #release(path: string, claim: string): void {
-    const key = comparable(path)
-    if (this.#claims.get(key) === claim) this.#claims.delete(key)
-  }
-
-  /** Whether each path holds nothing, or what this model may replace. */
-  async #isFree(wanted: Wanted, { folder, beside }: Place, paths: readonly string[]): Promise<boolean> {
+    const path = await this.#freePlace(wanted, place, manifest)
+    const folder = dirname(path)
+    await makeFolder(folder)
     await requireInside(this.directory, folder)
-    const records = await this.#records.in(folder)
-    // Files without a named owner were found here: the first Model of that name takes them over.
-    if (records.some(({ manifest: { namespace = wanted.namespace } }) => namespace !== wanted.namespace)) return false
-    for (const path of paths) {
-      const owner = records.find((record) => record.path === path || isNamedBy(record, path))
-      if (owner && (beside || owner.manifest.sourceSha256 !== wanted.digest)) return false
-      const found = owner ? undefined : await lstatIfThere(path)
-      if (found && !(found.isFile() && found.size === 0)) return false
-    }
-    return true
-  }
-
-  /** The record comes first: a crash in between leaves a record without files (absent), never a file without record (adoptable). */
-  async #commit(wanted: Wanted, place: Place, record: string, arrival: Arrival): Promise<StoredModel> {
-    const { root, folder, primary } = place
-    const { files, access, mmproj, revision, header } = arrival
-    const facts: Manifest = {
-      ...this.#facts(wanted, 'downloaded'),
-      ...{ namespace: wanted.namespace, access, primary, mmproj, revision, header },
-      files: files.map(({ path, sizeBytes, sha256, etag }) => ({ path, sizeBytes, sha256, etag })),
-    }
-    for (const { path, from } of files) {
-      const to = pathBelow(folder, path)
-      if (from !== undefined && comparable(from) === comparable(to)) continue
-      await this.stamp(to, undefined)
+    const named = await this.#namedAround(folder)
+    for (const file of files) {
+      const to = pathBelow(folder, file.path)
+      await this.#stamp(to, undefined, named)
       await rm(to, { force: true })
     }
-    const manifest = await this.#records.write(record, facts, root)
+    // The record comes first: a crash in between leaves a record without files, never a file that another source could take.
+    const record = { path, manifest: { ...manifest, completedAt: this.#laterThan(earlier) } }
+    await writeRecord(record)
     await syncFolder(folder)
-    for (const { path, moveTo, isStated, sha256 } of files) {
-      const to = pathBelow(folder, path)
+    for (const { path: name, moveTo, isStated, sha256 } of files) {
+      const to = pathBelow(folder, name)
       await makeFolder(dirname(to))
       await requireInside(this.directory, dirname(to))
       await moveTo(to)
       if (isStated === true) await this.stamp(to, sha256)
       await syncFolder(dirname(to))
     }
-    await rm(record + brokenSuffix, { force: true })
-    const stored = await this.#stored(wanted.model, { path: record, manifest })
+    const stored = await this.#stored(place, record)
     if (stored) return stored
     throw ModelError.untilRepairedHere(
       'StoreUnusable',
       `The files that were just written to ${folder} are gone: check whether something else clears the model store ${this.directory}.`,
     )
+  }
+
+  /** Where the record of a new content goes. */
+  async #freePlace(wanted: Wanted, place: Place, { files, primary }: Manifest): Promise<string> {
+    const root = this.#folderOf(place)
+    const short = wanted.digest.slice(0, shortDigestLength)
+    const name = (primary === '' ? 'model' : posix.basename(primary)) + manifestSuffix
+    for (let attempt = 0; ; attempt += 1) {
+      const folder = attempt === 0 ? root : join(root, attempt === 1 ? short : `${short}-${attempt}`)
+      await requireInside(this.directory, folder)
+      await this.#clearTorn(wanted, place, folder)
+      if (await this.#isFree(folder, [name, ...files.map(({ path }) => path)])) {
+        if (attempt > 0) this.#log.info('keeping model beside another of the same name', { model: place.model, folder })
+        return pathBelow(folder, name)
+      }
+    }
+  }
+
+  /** Removes what a crash, or a person who deleted some of its files, left of a content of the source. */
+  async #clearTorn({ digest }: Wanted, place: Place, folder: string): Promise<void> {
+    for (const record of await recordsIn(folder, this.#log)) {
+      if (record.manifest.sourceSha256 === digest && !(await this.#stored(place, record))) await this.#remove(record)
+    }
+  }
+
+  /** Whether each path holds nothing but perhaps an empty file. */
+  async #isFree(folder: string, names: readonly string[]): Promise<boolean> {
+    const taken = new Set((await recordsIn(folder, this.#log)).flatMap(namedBy))
+    for (const name of names) {
+      const path = pathBelow(folder, name)
+      if (taken.has(comparable(path))) return false
+      const found = await lstatIfThere(path)
+      if (found && !(found.isFile() && found.size === 0)) return false
+    }
+    return true
+  }
+
+  async #renewed(stored: StoredModel, changes: Partial<Manifest>): Promise<StoredModel> {
+    const { owner, manifest, manifestPath: path } = stored
+    const all = await this.#complete(owner, manifest.sourceSha256)
+    const isNewest = all[0]?.manifestPath === path
+    const next = { ...manifest, ...changes, ...(!isNewest && { completedAt: this.#laterThan(all) }) }
+    await writeRecord({ path, manifest: next })
+    return { ...stored, manifest: next }
+  }
+
+  /** Now, or just after the newest of the contents where the clock says otherwise. */
+  #laterThan([newest]: readonly StoredModel[]): string {
+    const last = newest === undefined ? 0 : Date.parse(newest.manifest.completedAt)
+    return new Date(Math.max(this.#now(), last + 1)).toISOString()
   }
 
   /** What a record says of any model. */
@@ -417,61 +400,60 @@ export class Store {
   }
 
   /**
-   * Takes a file without a record for this source where it has the name that the Go agent's store gives it. It belongs to no namespace yet.
-   * Undefined where there is no such file, or another request has it.
+   * Takes a file without a record for this source where it has the name that the Go agent's store gives it. Undefined where there is no such
+   * file, or another source has it.
    */
-  async #adopt(wanted: Wanted, goName: string): Promise<StoredModel | undefined> {
-    const folder = this.#modelFolder(wanted.model)
+  async #adopt(wanted: Wanted, place: Place, goName: string): Promise<StoredModel | undefined> {
+    const folder = this.#folderOf(place)
     const path = pathBelow(folder, goName)
-    if (!this.#take(path, wanted.digest)) return undefined
-    let keepsClaim = false
-    try {
-      const shard = parseShard(goName)
-      const files: ManifestFile[] = []
-      for (const name of shard === undefined ? [goName] : shardPaths(goName, shard)) {
-        const sizeBytes = await this.#unrecordedSize(folder, name)
-        if (sizeBytes === 0) return undefined
-        files.push({ path: name, sizeBytes })
-      }
-      if (expectsGguf(path) && !isGguf(await firstBytes(path))) {
-        this.#log.warn('file in the model store is not the model its name promises', { path })
-        return undefined
-      }
-      const manifest: Manifest = { ...this.#facts(wanted, 'adopted'), files, primary: goName }
-      const record = { path: path + manifestSuffix, manifest }
-      const outcome = await this.#records.add(record).then(
-        (isAdded) => (isAdded ? 'recorded' : 'taken'),
-        (error: unknown) => {
-          this.#log.debug('model found in the store cannot be recorded', { path: record.path, error })
-          return 'unrecorded' as const
-        },
-      )
-      if (outcome === 'taken') return undefined
-      // The claim in memory then keeps other sources away from the file.
-      keepsClaim = outcome === 'unrecorded'
-      const stored = await this.#stored(wanted.model, record)
-      const facts = { path, source: shownSource(wanted.source), sizeBytes: stored?.sizeBytes }
-      this.#log.info('using model found in the store', facts)
-      return stored
-    } finally {
-      if (!keepsClaim) this.#release(path, wanted.digest)
+    if ((this.#unrecorded.get(comparable(path)) ?? wanted.digest) !== wanted.digest) return undefined
+    const shard = parseShard(goName)
+    const files: ManifestFile[] = []
+    for (const name of shard === undefined ? [goName] : shardPaths(goName, shard)) {
+      const sizeBytes = await this.#unrecordedSize(folder, name)
+      if (sizeBytes === 0) return undefined
+      files.push({ path: name, sizeBytes })
     }
+    if (expectsGguf(path) && !isGguf(await firstBytes(path))) {
+      this.#log.warn('file in the model store is not the model its name promises', { path })
+      return undefined
+    }
+    const record = {
+      path: path + manifestSuffix,
+      manifest: { ...this.#facts(wanted, 'adopted'), files, primary: goName },
+    }
+    try {
+      await writeRecord(record)
+    } catch (error) {
+      this.#log.debug('model found in the store cannot be recorded', { path: record.path, error })
+      this.#unrecorded.set(comparable(path), wanted.digest)
+    }
+    const stored = await this.#stored(place, record)
+    const facts = { path, source: shownSource(wanted.source), sizeBytes: stored?.sizeBytes }
+    this.#log.info('using model found in the store', facts)
+    return stored
   }
 
   /** Length of a file of the store that no record names and nothing speaks against; 0 where there is none. */
   async #unrecordedSize(folder: string, name: string): Promise<number> {
     const path = pathBelow(folder, name)
-    if ((await this.#records.in(folder)).some((record) => isNamedBy(record, path))) return 0
-    if ((await lstatIfThere(path + manifestSuffix + brokenSuffix)) !== undefined) return 0
+    if ((await recordsIn(folder, this.#log)).flatMap(namedBy).includes(comparable(path))) return 0
+    const record = path + manifestSuffix
+    for (const against of [record, record + brokenSuffix]) if ((await lstatIfThere(against)) !== undefined) return 0
     return this.#sizeOf(path)
   }
 
-  /** False where a model has a file of the stamp's name: what a server sent says nothing about other files. */
-  async #hasOwnStamp(path: string): Promise<boolean> {
-    if (!(await isInside(this.directory, dirname(path)))) return false
-    const [model = ''] = relative(this.directory, path).split(sep)
-    const records = await this.#records.of(join(this.directory, model))
-    return !records.some((record) => isNamedBy(record, stampOf(path)))
+  /** The files that models have in a folder or in those above it: what a server sent under the name of a stamp says nothing about other files. */
+  async #namedAround(folder: string): Promise<ReadonlySet<string>> {
+    const named = new Set<string>()
+    for (let current = folder; isBelow(current, this.directory); current = dirname(current)) {
+      for (const path of (await recordsIn(current, this.#log)).flatMap(namedBy)) named.add(path)
+    }
+    return named
+  }
+
+  #changing<T>(work: () => Promise<T>, neededBytes?: number): Promise<T> {
+    return namingStoreErrors(this.directory, () => this.#changes.add(work), neededBytes)
   }
 
   #guarded<T>(work: () => Promise<T>): Promise<T> {
@@ -479,26 +461,9 @@ export class Store {
   }
 }
 
-/** The contents of a source that count for a Model of the namespace: its own, else those open to it, else all; in the order given. */
-export function countingFor(
-  complete: readonly StoredModel[],
-  { namespace }: Pick<Wanted, 'namespace'>,
-): readonly StoredModel[] {
-  const own = complete.filter(({ manifest }) => manifest.namespace === namespace)
-  if (own.length > 0) return own
-  const open = complete.filter(({ manifest }) => isOpenTo(manifest, namespace))
-  return open.length > 0 ? open : complete
-}
-
 const modelName = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/
 
 const isModelName = (name: string): boolean => modelName.test(name) && name.length <= 253
-
-/** In `folder`, or above it up to `root`. */
-async function hasBrokenRecord(folder: string, root: string): Promise<boolean> {
-  if ((await entriesOf(folder)).some(({ name }) => name.endsWith(manifestSuffix + brokenSuffix))) return true
-  return isBelow(folder, root) && hasBrokenRecord(dirname(folder), root)
-}
 
 /** From `folder` up to but not including `root`. */
 async function removeEmpty(folder: string, root: string): Promise<void> {

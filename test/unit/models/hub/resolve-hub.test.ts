@@ -24,11 +24,10 @@ describe('a repository of the Hub', () => {
           sha256: sha256(gguf('new four')),
           blob: sha256(gguf('new four')),
           hub: { repo: 'org/repo', path: 'sub/M-Q4_K_M.gguf' },
-          isPublic: true,
         },
       ],
       primary: 'M-Q4_K_M.gguf',
-      revision: commit,
+      isSaidToBeOpen: true,
       notes: [],
       choices: [
         { path: 'M-Q8_0.gguf', source: 'hf://org/repo/M-Q8_0.gguf', sizeBytes: 9, quantization: 'Q8_0', parts: 1 },
@@ -82,7 +81,10 @@ describe('a repository of the Hub', () => {
     repo.name('v1', old)
     await repo.commit({ 'new-Q8_0.gguf': gguf('new') })
     const resolved = await resolving(hub)('hf://org/repo@v1')
-    expect(resolved).toMatchObject({ primary: 'z-Q8_0.gguf', revision: old })
+    expect(resolved).toMatchObject({
+      primary: 'z-Q8_0.gguf',
+      files: [{ url: `${hub.endpoint}/org/repo/resolve/${old}/z-Q8_0.gguf` }],
+    })
   })
 
   test('that holds a split model and a projector brings all of them', async () => {
@@ -210,7 +212,7 @@ describe("an address of the Hub's own", () => {
     hub.outage = { status: 404 }
     const source = `${hub.endpoint}/org/repo/resolve/main/M.gguf`
     expect(await resolving(hub)(source)).toEqual({
-      files: [{ url: source, fileName: 'M.gguf', path: 'M.gguf', role: 'weights', isUnsaid: true, isPublic: true }],
+      files: [{ url: source, fileName: 'M.gguf', path: 'M.gguf', role: 'weights' }],
       primary: 'M.gguf',
       notes: [
         `${hub.endpoint} gives files but no information about them, so ${source} is fetched without the Hub's checksum.`,

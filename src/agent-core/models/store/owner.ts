@@ -1,0 +1,30 @@
+/**
+ * Whom stored bytes belong to: decided by what was sent to fetch them, never by what a server says of them. A namespace owns what it fetched
+ * with something secret, by its name: whoever makes a deleted namespace anew owns what is left of it.
+ */
+export const owners = {
+  /** Nothing secret was sent for it, or it lay in the store already. */
+  everybody: '',
+  /** The login for the Hub of the person at this machine was sent for it. */
+  hubLogin: '_hub-login',
+  /** The person at this machine fetched it with another secret. */
+  person: '_person',
+  /** It is of a server that the Secret of this Model names: the same source may mean something else with another Secret. */
+  model: (namespace: string, model: string): string => `${namespace}+${model}`,
+} as const
+
+/** The folder of what is not everybody's begins with it; no Model can be called so. */
+const mark = '@'
+
+/** Relative to the store, for the path of a Model's folder; empty = the store itself. */
+export const folderOfOwner = (owner: string): string => (owner === owners.everybody ? '' : mark + owner)
+
+/** By the first element of a path below the store. */
+export const ownerOfFolder = (name: string): string => (name.startsWith(mark) ? name.slice(1) : owners.everybody)
+
+/** Whether a Model of the namespace may name the files by their paths. `''` = the person at this machine. */
+export const isOpenTo = (owner: string, namespace: string): boolean =>
+  owner === owners.everybody || namespace === '' || owner === namespace || owner.startsWith(owners.model(namespace, ''))
+
+/** See `owners.model`. */
+export const isOfOneModel = (owner: string): boolean => owner.includes('+')
