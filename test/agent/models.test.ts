@@ -166,34 +166,34 @@ test('what cannot be fetched is said in the snapshot and the condition, each in 
   ])
 })
 
-test('a model is pulled without a service, shared with the Model that wants it later, and pruned when nobody does', async () => {
+test('a model is pulled without a service, used by the Model that wants it later, and not pruned while that does', async () => {
   const { hub, start, apply, folder } = await world()
   await hub.addRepo('org/tiny', { 'tiny.gguf': await weights(folder, 2) })
   const agent = await start()
   await agent.snapshotWhenUp()
   const pulled = await agent.run('models', 'pull', 'hf://org/tiny', '--name', 'early')
   const asked = hub.requests.length
+  const unused = await agent.run('models', 'prune')
   apply('late', { source: 'hf://org/tiny' })
   await agent.service('late', 'ready')
-  const dry = await agent.run('models', 'prune')
   const pruned = await agent.run('models', 'prune', '--yes')
-  const left = (JSON.parse((await agent.run('models', '--json')).stdout) as { models: { name: string }[] }).models
+  const { models } = JSON.parse((await agent.run('models', '--json')).stdout) as { models: object[] }
   expect({
     code: pulled.code,
     end: pulled.stdout.split('\n').at(-2),
     askedAgain: hub.requests.length - asked,
-    dry: dry.stdout,
-    pruned: pruned.code,
-    left: left.map(({ name }) => name),
+    unused: unused.stdout,
+    pruned: pruned.stdout,
+    models,
   }).toEqual({
     code: 0,
     end: `early is at ${join(folder, 'models/early/tiny.gguf')}.`,
     askedAgain: 0,
-    dry: expect.stringMatching(
+    unused: expect.stringMatching(
       /early: no service uses it\.\nNothing was deleted: run it again with --yes\.\n$/,
     ) as string,
-    pruned: 0,
-    left: ['late'],
+    pruned: expect.stringContaining('There is nothing to prune') as string,
+    models: [expect.objectContaining({ name: 'early', usedBy: ['default/late'] })],
   })
 })
 
