@@ -1,11 +1,19 @@
-import { chmod, mkdir, readdir, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { build } from 'plist'
 import { expect, test } from 'vitest'
 import type { CliIo } from '../../../src/cli/io.ts'
 import { migrateHere, type MigrateRequest } from '../../../src/cli/migrate.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
-import type { MigrationWorld } from '../../../src/installation/migration/migrate.ts'
+import { LaunchctlJob } from '../../../src/installation/service/launchd.ts'
+import {
+  migrate,
+  planMigration,
+  undoMigration,
+  type MigrationWorld,
+} from '../../../src/installation/migration/migrate.ts'
+import { KubeSim } from '../../support/kube-sim/kube-sim.ts'
+import { launchctlStandIn } from '../../support/launchctl-stand-in.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const plan: MigrateRequest = { undo: false, dryRun: true, isConfirmed: false, plist: undefined, flags: [] }
@@ -152,4 +160,85 @@ test('flags that this agent does not take are refused before anything is begun',
   const file = join(machine.dir, 'Library/LaunchAgents/com.llmkube.metal-agent.plist')
   await writeFile(file, build({ Label: 'com.llmkube.metal-agent', ProgramArguments: ['/x/llmkube-metal-agent'] }))
   expect((await machine.run({ flags: ['--no-such-flag'] })).stdout).toContain('There is no flag --no-such-flag')
+})
+
+/** A Mac on which launchd runs a Go agent that has published a service, as have our agent and a Go agent of another Mac. */
+async function withGoAgent(install: (flags: readonly string[]) => Promise<void> = () => Promise.resolve()) {
+  await using stack = new AsyncDisposableStack()
+  const sim = stack.use(await KubeSim.start())
+  const launchctl = stack.use(await launchctlStandIn())
+  const { dir } = stack.use(await temporaryFolder())
+  const slice = (name: string, address: string, annotations = {}) =>
+    sim.create({
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      metadata: { name, annotations, labels: { 'llmkube.ai/managed-by': 'metal-agent' } },
+      addressType: 'IPv4',
+      endpoints: [{ addresses: [address] }],
+      ports: [{ name: 'http', port: 40_000, protocol: 'TCP' }],
+    })
+  slice('of-this-mac', '192.0.2.10')
+  slice('of-another-mac', '192.0.2.11')
+  slice('claimed', '192.0.2.10', { 'metalbar.dev/claim': '{}' })
+  const agents = join(dir, 'Library/LaunchAgents')
+  const plist = join(agents, 'com.llmkube.metal-agent.plist')
+  const kubeconfig = join(dir, 'kubeconfig')
+  await mkdir(agents, { recursive: true })
+  await writeFile(kubeconfig, sim.kubeconfig())
+  const words = ['/usr/local/bin/llmkube-metal-agent', '--host-ip=192.0.2.10', `--kubeconfig=${kubeconfig}`]
+  await writeFile(plist, build({ Label: 'com.llmkube.metal-agent', ProgramArguments: words }))
+  const host: InstallationHost = {
+    ...{ platform: 'darwin', env: {}, isRoot: false, systemRoot: join(dir, 'root') },
+    user: { name: 'me', id: 501, groupId: 20, homeDir: dir },
+    programFolders: [launchctl.folder, '/usr/bin', '/bin'],
+  }
+  const done: string[] = []
+  const world: MigrationWorld = {
+    ...{ host, platform, checkFlags: () => undefined, tell: () => undefined },
+    service: {
+      install: async (flags) => {
+        const slices = sim.list('endpointslices').map(({ metadata }) => metadata.name)
+        done.push(`install ${flags.join(' ')}, published: ${slices.join(' ')}`)
+        await install(flags)
+      },
+      uninstall: () => Promise.resolve(void done.push('uninstall')),
+    },
+  }
+  await new LaunchctlJob(host, 'gui/501', 'com.llmkube.metal-agent').load(plist)
+  const move = async () => {
+    const found = await planMigration(world, { plist: undefined, ownFlags: [] })
+    if (!found.job) throw new Error(found.problems.join(' '))
+    await migrate(world, found, found.job)
+  }
+  const owned = stack.move()
+  return { world, launchctl, agents, plist, kubeconfig, done, move, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+}
+
+test('the Go agent ends, what it published goes, and our service comes with its flags; --undo swaps back', async () => {
+  await using mac = await withGoAgent()
+  const before = await readFile(mac.plist, 'utf8')
+  await mac.move()
+  expect(mac.done).toEqual([
+    `install --host-ip=192.0.2.10 --kubeconfig=${mac.kubeconfig}, published: claimed of-another-mac`,
+  ])
+  expect([await mac.launchctl.pid(), await readdir(mac.agents)]).toEqual([
+    undefined,
+    ['com.llmkube.metal-agent.plist.before-metalbar'],
+  ])
+  await undoMigration(mac.world)
+  expect([mac.done.at(-1), await readFile(mac.plist, 'utf8'), typeof (await mac.launchctl.pid())]).toEqual([
+    'uninstall',
+    before,
+    'number',
+  ])
+  await expect(undoMigration(mac.world)).rejects.toThrow('There is nothing to undo')
+})
+
+test('where our service cannot be installed the Go agent runs again', async () => {
+  await using mac = await withGoAgent(() => Promise.reject(new Error('no room')))
+  await expect(mac.move()).rejects.toThrow('no room')
+  expect([await readdir(mac.agents), typeof (await mac.launchctl.pid())]).toEqual([
+    ['com.llmkube.metal-agent.plist'],
+    'number',
+  ])
 })
