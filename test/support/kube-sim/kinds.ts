@@ -38,14 +38,6 @@ export const kindKey = ({ group, plural }: Pick<Kind, 'group' | 'plural'>): stri
 export const apiVersionOf = ({ group, version }: Pick<Kind, 'group' | 'version'>): string =>
   group === '' ? version : `${group}/${version}`
 
-/** What server-side apply knows about the metadata of every kind. */
-export const metadataSchema: Schema = {
-  properties: {
-    ownerReferences: { 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['uid'] },
-    finalizers: { 'x-kubernetes-list-type': 'set' },
-  },
-}
-
 const builtIn = {
   namespaced: true,
   hasStatus: false,
@@ -58,12 +50,6 @@ const builtIn = {
   fillDefaults: () => undefined,
   validate: () => [],
 } satisfies Partial<Kind>
-
-const servicePorts: Schema = {
-  'x-kubernetes-list-type': 'map',
-  'x-kubernetes-list-map-keys': ['port', 'protocol'],
-  items: { properties: { protocol: { default: 'TCP' } } },
-}
 
 export const builtInKinds: readonly Kind[] = [
   {
@@ -88,9 +74,6 @@ export const builtInKinds: readonly Kind[] = [
     plural: 'services',
     kind: 'Service',
     hasStatus: true,
-    schema: {
-      properties: { spec: { properties: { ports: servicePorts, selector: { 'x-kubernetes-map-type': 'atomic' } } } },
-    },
     validateName: validateLabelName,
     fillDefaults: fillServiceDefaults,
   },

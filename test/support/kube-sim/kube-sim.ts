@@ -211,7 +211,7 @@ export class KubeSim implements AsyncDisposable {
   patch(
     reference: Reference,
     patch: unknown,
-    options: { type?: PatchType; subresource?: Subresource; force?: boolean } = {},
+    options: { type?: PatchType; subresource?: Subresource } = {},
   ): KubeObject {
     const { type = 'merge', ...rest } = options
     const target = this.#target(reference)

@@ -31,7 +31,6 @@ export interface WriteOptions {
   readonly manager: string
   readonly dryRun?: boolean
   readonly subresource?: Subresource
-  readonly force?: boolean
 }
 
 /** Names one object, or all of one kind where the name is empty. */
@@ -170,8 +169,7 @@ export class Operations {
     if (config.metadata.managedFields) throw badRequest('metadata.managedFields must be nil')
     if (!existing && (options.subresource ?? '') !== '') throw notFound(kind, name)
     if (!existing) this.#requireNamespace(kind, namespace)
-    const writer = { ...this.#writer(kind, options), force: options.force === true }
-    const applied = applyConfig(kind, existing, config, writer)
+    const applied = applyConfig(kind, existing, config, this.#writer(kind, options))
     if (existing) return { object: this.#replace(target, existing, applied, options, true), isNew: false }
     if (config.metadata.uid !== '') {
       throw conflict(

@@ -55,7 +55,6 @@ export function writeOptions(request: IncomingMessage, url: URL, subresource: Su
   return {
     manager: query.get('fieldManager') ?? fallback,
     dryRun: dryRun === 'All',
-    force: query.get('force') === 'true',
     subresource,
   }
 }

@@ -20,7 +20,6 @@ export interface Schema {
   readonly 'x-kubernetes-int-or-string'?: boolean
   readonly 'x-kubernetes-list-type'?: 'atomic' | 'map' | 'set'
   readonly 'x-kubernetes-list-map-keys'?: readonly string[]
-  readonly 'x-kubernetes-map-type'?: 'atomic' | 'granular'
 }
 
 /** The schema of one member; undefined where the schema says nothing about it. */
@@ -134,8 +133,15 @@ function listErrors(value: readonly Json[], schema: Schema, field: string): Fiel
   return errors
 }
 
+export const isGranularList = (schema: Schema): boolean =>
+  schema['x-kubernetes-list-type'] === 'map' || schema['x-kubernetes-list-type'] === 'set'
+
+/** What identifies an item of a granular list, as a text. */
+export const itemKey = (item: Json, schema: Schema): string =>
+  canonical(schema['x-kubernetes-list-type'] === 'set' ? item : listMapKey(item, schema))
+
 /** What identifies one item of a list whose type is `map`; a key with a default need not be written. */
-export function listMapKey(item: Json, schema: Schema): JsonObject {
+function listMapKey(item: Json, schema: Schema): JsonObject {
   const key: JsonObject = {}
   for (const name of schema['x-kubernetes-list-map-keys'] ?? []) {
     const value = (isObject(item) ? item[name] : undefined) ?? schema.items?.properties?.[name]?.default
