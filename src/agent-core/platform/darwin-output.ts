@@ -60,15 +60,6 @@ const pressureLevels = new Map<string, KernelPressure>([
 export const parsePressureLevel = (text: string): KernelPressure | undefined => pressureLevels.get(text.trim())
 
 /**
- * From `memory_pressure -Q`, as a fraction; undefined where it is not a whole percentage. What it calls free is all that is neither wired
- * nor compressed, memory of applications included (`AVAILABLE_NON_COMPRESSED_MEMORY`, osfmk/vm/vm_compressor.h of xnu).
- */
-export function parseUncompressedFraction(text: string): number | undefined {
-  const percent = Number(/^System-wide memory free percentage: (\d{1,3})%$/m.exec(text)?.[1])
-  return percent <= 100 ? percent / 100 : undefined
-}
-
-/**
  * Bytes by pid, from `footprint --noCategories -f bytes`: every process opens with its name, pid and a rounded figure;
  * the kernel's own count of what it is charged for stands below it. A pid that is gone is looked for as part of a name, so that a process
  * that nobody asked about may be among the answers.

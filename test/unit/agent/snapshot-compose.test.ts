@@ -39,21 +39,6 @@ test('a service that left and came back is shown as it is now, also to who did n
   expect(mirrored(first, back).services).toEqual(back.services)
 })
 
-test('where no service changed even the list is the same', () => {
-  const first = composeSnapshot(undefined, parts([service('a')]))
-  const second = composeSnapshot(first, parts([service('a')]))
-  expect(second.services).toBe(first.services)
-  expect(second.revision).toBe(first.revision + 1)
-})
-
-test('progress alone leaves the service as it is', () => {
-  const progress = (doneBytes: number) => ({ a: { progress: { doneBytes, totalBytes: 10, bytesPerSecond: 1 } } })
-  const first = composeSnapshot(undefined, parts([service('a')], progress(1)))
-  const second = composeSnapshot(first, parts([service('a')], progress(2)))
-  expect(second.services).toBe(first.services)
-  expect(second.figures).toEqual(progress(2))
-})
-
 test('over a connection, what did not change is the same object again, until another agent answers', () => {
   const sent = (snapshot: AgentSnapshot) => agentSnapshot.parse(JSON.parse(JSON.stringify(snapshot)))
   const first = composeSnapshot(undefined, parts([service('a'), service('b')]))

@@ -42,23 +42,6 @@ test('changes that come together are told once, with the latest', () => {
   expect([told, state.composed]).toEqual([['third'], 1])
 })
 
-test('an icon is told of changes, but is nobody who looks', () => {
-  const { state, store } = room()
-  let looks = 0
-  store.beforeLook(() => (looks += 1))
-  const told: string[] = []
-  const leaveIcon = store.subscribe(() => told.push(...store.get('icon').notices), 'icon')
-  state.notice = 'second'
-  store.changed()
-  vi.advanceTimersByTime(soonMs)
-  expect([told, looks, store.hasReaders]).toEqual([['second'], 0, false])
-  const leaveWindow = store.subscribe(() => undefined)
-  expect([looks, store.hasReaders]).toEqual([1, true])
-  leaveWindow()
-  expect(store.hasReaders).toBe(false)
-  leaveIcon()
-})
-
 test('the one who sees most decides what is measured, and each change of that is told once', () => {
   const { store } = room()
   const told: unknown[] = []
@@ -68,17 +51,6 @@ test('the one who sees most decides what is measured, and each change of that is
   )
   for (const index of [1, 3, 2, 0]) leave[index]?.()
   expect(told).toEqual(['icon', 'window', 'menu', 'icon', undefined])
-})
-
-test('after its end nobody is told any more', () => {
-  const { store } = room()
-  let told = 0
-  store.subscribe(() => (told += 1))
-  store.changed()
-  store[Symbol.dispose]()
-  store.changed()
-  vi.advanceTimersByTime(soonMs)
-  expect(told).toBe(0)
 })
 
 test('what rooms say is joined: the notices of all, and each part from the room that has it', () => {

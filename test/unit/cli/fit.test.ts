@@ -1,4 +1,4 @@
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { totalmem } from 'node:os'
 import path from 'node:path'
 import { expect, test } from 'vitest'
@@ -100,31 +100,6 @@ test('a context that is too long does not fit, and the ways to fit are true when
   const advised = Math.floor((smaller?.change.contextSize ?? 0) / 2)
   expect(advised).toBeGreaterThan(0)
   expect(await fit(folder.dir, 'long.gguf', '--context', String(advised))).toMatchObject({ exitCode: 0 })
-})
-
-test('context, slots and cache types change the cache as they do for llama-server', async () => {
-  await using folder = await temporaryFolder()
-  await writeGguf(path.join(folder.dir, 'model.gguf'), modelOf('llama', shape))
-  const kv = async (...args: string[]) =>
-    answer.parse(JSON.parse((await fit(folder.dir, 'model.gguf', '--json', ...args)).stdout)).items.kv
-  const token = 4 * 4 * 64
-  expect(await kv()).toBe(token * 2048 * 4)
-  expect(await kv('--context', '8192', '--kv', 'q8_0')).toBe(token * 8192 * 2 * 1.0625)
-  expect(await kv('--context', '9000', '--kv', 'q4_0', '--slots', '3')).toBe(token * 3 * 3072 * 2 * 0.5625)
-})
-
-test('an MLX folder is read for its config and its weights, and four conversations are counted', async () => {
-  await using folder = await temporaryFolder()
-  const model = path.join(folder.dir, 'mlx')
-  await mkdir(model)
-  const header = Buffer.from(JSON.stringify({ a: { dtype: 'U8', shape: [100], data_offsets: [0, 100] } }))
-  const length = Buffer.alloc(8)
-  length.writeBigUInt64LE(BigInt(header.length))
-  await writeFile(path.join(model, 'model.safetensors'), Buffer.concat([length, header, Buffer.alloc(100)]))
-  const config = { num_hidden_layers: 2, hidden_size: 512, num_attention_heads: 8, max_position_embeddings: 4096 }
-  await writeFile(path.join(model, 'config.json'), JSON.stringify(config))
-  const { stdout } = await fit(folder.dir, './mlx', '--json')
-  expect(answer.parse(JSON.parse(stdout)).items).toMatchObject({ weights: 100, kv: 4 * 2 * 2 * 512 * (4096 + 256) * 2 })
 })
 
 test('of a model on a server only the header is read', async () => {

@@ -4,13 +4,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { execa } from 'execa'
 import { afterEach, expect, test } from 'vitest'
-import { socketPathFor } from '../../../src/agent-core/state/socket-path.ts'
 import { main } from '../../../src/cli/main.ts'
-import { LinkError } from '../../../src/contract/client.ts'
-import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
-import { serveOnSocket } from '../../../src/serve/socket-server.ts'
-import { RecordingDoor } from '../../support/carriers/recording-door.ts'
-import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const running: AsyncDisposable[] = []
@@ -39,71 +33,6 @@ async function metalAgentWith(env: NodeJS.ProcessEnv, ...args: string[]) {
 
 const metalAgent = (...args: string[]) => metalAgentWith({ PATH: '/nowhere', LANG: 'C.UTF-8' }, ...args)
 
-async function agentIn(
-  stateDir: string,
-  snapshot: AgentSnapshot,
-  openWindow?: (port: number | undefined) => Promise<string>,
-): Promise<void> {
-  const result = await serveOnSocket({
-    socketPath: socketPathFor(stateDir, tmpdir()),
-    stateDir,
-    door: new RecordingDoor(snapshot),
-    openWindow,
-    version: snapshot.version,
-    onError: (error) => {
-      throw error
-    },
-  })
-  if (!result.ok) throw new Error(result.message)
-  running.push(result.server)
-}
-
-test('status prints the table of a running agent', async () => {
-  await using folder = await temporaryFolder()
-  await agentIn(folder.dir, sampleSnapshot())
-  const { exitCode, stdout, stderr } = await metalAgent('status', '--state-dir', folder.dir)
-  expect({ exitCode, stderr, lines: stdout.split('\n').map((line) => line.slice(0, 44)) }).toEqual({
-    exitCode: 0,
-    stderr: '',
-    lines: [
-      'Cluster  lab (https://10.0.0.1:6443), namesp',
-      'Host     studio, published as 192.168.1.20',
-      'Node     3f2a0000-0000-4000-8000-00000000000',
-      '',
-      'NAME  NAMESPACE  STATE    MODEL       ADDRES',
-      'qwen  default    ● ready  qwen-small  -     ',
-    ],
-  })
-})
-
-test('status --json prints the snapshot with the time at which it was asked for', async () => {
-  await using folder = await temporaryFolder()
-  await agentIn(folder.dir, sampleSnapshot())
-  const { exitCode, stdout } = await metalAgent('status', '--json', '--state-dir', folder.dir)
-  const printed = JSON.parse(stdout) as AgentSnapshot
-  expect({ exitCode, printed, isNew: printed.now > sampleSnapshot().now }).toEqual({
-    exitCode: 0,
-    printed: { ...sampleSnapshot(), now: printed.now },
-    isNew: true,
-  })
-})
-
-test('status reaches an agent whose state folder has a path too long for a socket', async () => {
-  await using folder = await temporaryFolder()
-  const stateDir = path.join(folder.dir, 'x'.repeat(100))
-  await agentIn(stateDir, sampleSnapshot())
-  expect(await metalAgent('status', '--state-dir', stateDir)).toMatchObject({ exitCode: 0, stderr: '' })
-})
-
-test('status without an agent says where it looked and exits with 3', async () => {
-  await using folder = await temporaryFolder()
-  expect(await metalAgent('status', '--state-dir', folder.dir)).toEqual({
-    exitCode: 3,
-    stdout: '',
-    stderr: `metal-agent: No agent is running on the state folder ${folder.dir} (nothing is listening on ${folder.dir}/agent.sock): start one with metal-agent, or name another folder with --state-dir.`,
-  })
-})
-
 test('status of an agent that speaks another protocol exits with 1 and names both', async () => {
   await using folder = await temporaryFolder()
   running.push(
@@ -117,32 +46,6 @@ test('status of an agent that speaks another protocol exits with 1 and names bot
     stderr:
       'metal-agent: The running agent (version 9.0.0) speaks protocol 99, but this command speaks 1: use the metal-agent of the same version.',
   })
-})
-
-test('ui prints the address of the window and nothing else', async () => {
-  await using folder = await temporaryFolder()
-  await agentIn(folder.dir, sampleSnapshot(), (port) => Promise.resolve(`http://127.0.0.1:${port}/#token=t`))
-  expect(await metalAgent('ui', '--port', '8123', '--state-dir', folder.dir)).toEqual({
-    exitCode: 0,
-    stdout: 'http://127.0.0.1:8123/#token=t',
-    stderr: '',
-  })
-})
-
-test('ui says why there is no window, and exits with 1', async () => {
-  await using folder = await temporaryFolder()
-  const message = 'The window is already served on port 8000: leave the port out.'
-  await agentIn(folder.dir, sampleSnapshot(), () => Promise.reject(new LinkError('refused', message)))
-  expect(await metalAgent('ui', '--port', '8123', '--state-dir', folder.dir)).toEqual({
-    exitCode: 1,
-    stdout: '',
-    stderr: `metal-agent: ${message}`,
-  })
-})
-
-test('ui without an agent exits with 3', async () => {
-  await using folder = await temporaryFolder()
-  expect(await metalAgent('ui', '--state-dir', folder.dir)).toMatchObject({ exitCode: 3, stdout: '' })
 })
 
 test.each([
@@ -169,12 +72,6 @@ test.each([{ args: ['--version'] }, { args: ['-version'] }])(
     })
   },
 )
-
-test('as a process of its own it says the same, and ends with the exit code', async () => {
-  const command = path.join(root, 'src/cli/metal-agent.ts')
-  const { exitCode, stdout, stderr } = await execa(process.execPath, [command, 'statsu'], { reject: false })
-  expect({ exitCode, stdout, stderr }).toEqual(await metalAgent('statsu'))
-})
 
 test('rights and add --yaml print without an agent: for what they are told, or for the current context', async () => {
   await using folder = await temporaryFolder()
@@ -209,13 +106,6 @@ test.skipIf(process.getuid?.() !== 0)('the rule of sudo is for who called sudo, 
   for (const name of ['', 'root', 'no such user']) expect((await dryRun(name)).exitCode).toBe(2)
 })
 
-test('what stands for a value says what it is, and is no value that reads like the default', async () => {
-  const { stdout } = await metalAgent('help', 'flags')
-  const values = [...stdout.matchAll(/^ {2}--[\w-]+ (\S+)/gm)].map(([, value]) => value)
-  expect([...new Set(values)].toSorted()).toEqual(['BYTES', 'DURATION', 'N', 'TEXT', 'X'])
-  expect(stdout).toContain('A DURATION is\nwritten as 10s')
-})
-
 test.each([{ args: ['--help'] }, { args: ['-h'] }, { args: ['help'] }])(
   '$args shows on one screen what each verb does, and where the flags are',
   async ({ args }) => {
@@ -236,11 +126,6 @@ test.each([{ args: ['--help'] }, { args: ['-h'] }, { args: ['help'] }])(
     expect(stdout).toContain('\n  status [service] ')
   },
 )
-
-test.each([{ args: ['--help', 'flags'] }, { args: ['help', 'flags'] }])('$args lists the flags', async ({ args }) => {
-  const { exitCode, stdout } = await metalAgent(...args)
-  expect([exitCode, stdout.includes('\n  --namespace TEXT ')]).toEqual([0, true])
-})
 
 /** The launcher in a folder of its own, with a bundle that tells how it was started. */
 async function installLauncher(dir: string, { bundle = true } = {}): Promise<string> {

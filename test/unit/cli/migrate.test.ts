@@ -149,12 +149,6 @@ test('a LaunchDaemon is not begun with, and the commands that move it by hand ar
   ])
 })
 
-test('root moves nothing for a user, and leaves no folder of its own in their home', async () => {
-  await using machine = await mac()
-  await expect(machine.run({}, { isRoot: true })).rejects.toThrow('for me, not for root: run this again without sudo.')
-  expect(await readdir(join(machine.dir, 'Library'))).toEqual(['LaunchAgents'])
-})
-
 test('flags that this agent does not take are refused before anything is begun', async () => {
   await using machine = await mac()
   const file = join(machine.dir, 'Library/LaunchAgents/com.llmkube.metal-agent.plist')

@@ -3,7 +3,6 @@ import path from 'node:path'
 import { build } from 'plist'
 import { expect, test } from 'vitest'
 import { main } from '../../../src/cli/main.ts'
-import { notesOfGoAgent } from '../../../src/cli/service/install.ts'
 import { status } from '../../../src/cli/service/service.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
 import { serviceFlags } from '../../../src/cli/service/service-plan.ts'
@@ -112,13 +111,6 @@ test.for([
   expect(await metalAgent(args, {}, '/nowhere')).toMatchObject({ code, stderr: expect.stringMatching(said) as string })
 })
 
-test('without HOME nobody knows whose service it is', async () => {
-  expect(await metalAgent(['install', '--dry-run'], {}, '')).toMatchObject({
-    code: 2,
-    stderr: expect.stringMatching(/HOME names no folder/) as string,
-  })
-})
-
 test('a service gets what decides about its cluster and proxies, and no secret', () => {
   const env = {
     KUBECONFIG: '/k',
@@ -154,22 +146,6 @@ test('a Go agent that is installed is named by an installation, with what moves 
   expect((await metalAgent(['install', '--dry-run'], {}, folder.dir)).stderr).toMatch(
     /Go agent is installed too \(com\.llmkube\.metal-agent, .*\.plist\); its services are left alone: metal-agent migrate/,
   )
-})
-
-test('a Go agent that a person started is named by an installation with how it is ended, and our own agent is not', async () => {
-  await using there = await uninstallWorld({ platform: 'darwin' })
-  const process = (pid: number, commandLine: string) => ({
-    ...{ pid, groupId: pid, commandLine, parentPid: 1, startTime: '1', suspended: false },
-  })
-  const processes = [
-    process(20, './llmkube-metal-agent --host-ip 10.0.0.1'),
-    process(30, 'llmkube-metal-agent status'),
-    process(40, 'llmkube-metal-agent --port 0'),
-  ]
-  const platform = { processes: () => Promise.resolve(processes) }
-  expect(await notesOfGoAgent(there.host, platform, 40)).toEqual([
-    'LLMKube\'s Go agent runs too, as process 20; its services are left alone: "kill 20" ends it.',
-  ])
 })
 
 test('root runs no command that lies where another user can replace it', async () => {

@@ -45,13 +45,6 @@ test('the word default gives a setting back', () => {
   expect(patchOf('drain-timeout', 'default')).toEqual({ drainLimitMs: null })
 })
 
-test('the namespace that is called default can be chosen, and an empty name chooses all', () => {
-  expect([patchOf('namespace', 'default'), patchOf('namespace', '')]).toEqual([
-    { namespace: 'default' },
-    { namespace: null },
-  ])
-})
-
 test('every setting of the contract has a spelling', () => {
   const spelled = settingNames.map((name) => spelledSetting({ name, value: null, from: 'default', help: '' }).spelled)
   expect(spelled.toSorted()).toEqual(settingSpellings.toSorted())

@@ -25,20 +25,6 @@ const two = sampleSnapshot({
   ],
 })
 
-test('where nothing limits the width, each service is one line and nothing is cut', () => {
-  expect(renderStatus(two, plain)).toBe(
-    `Cluster  lab (https://10.0.0.1:6443), namespace default: live for 60m
-Host     studio, published as 192.168.1.20
-Node     3f2a0000-0000-4000-8000-000000000001, agent 1.2.3 for 2h0m
-Note     There is no Metal on this machine: models run on the CPU.
-
-NAME   NAMESPACE  STATE       MODEL       ADDRESS             AGE  MESSAGE
-qwen   default    ● ready     qwen-small  192.168.1.20:43211  3m   Serves requests.
-llama  team-a     ↓ fetching  llama-70b   -                   10s  40 % of 4.2 GB, 52.3 MB/s: Downloads the model from models.example.org.
-`,
-  )
-})
-
 test('where the cluster allows too little, the line after its reason is the way to what gives the rights', () => {
   const denied = sampleSnapshot({ cluster: { ...two.cluster, state: 'denied', message: 'These credentials may not.' } })
   expect(renderStatus(denied, plain).split('\n').slice(1, 3)).toEqual([
@@ -60,17 +46,6 @@ test('a narrow terminal gives the sentence a line of its own and cuts it, never 
     'llama  team-a     v fetching  llama-70b   -              10s',
     '    40 % of 4.2 GB, 52.3 MB/s: Downloads the model from mo..',
     '',
-  ])
-})
-
-test('what models need is shown from 80 columns on', () => {
-  const needing = sampleSnapshot({
-    services: [sampleService({ memory: { needBytes: 4_200_000_000, priority: 'normal', isProtected: false } })],
-  })
-  const heading = (columns: number) => renderStatus(needing, { ...plain, columns }).split('\n')[4]
-  expect([heading(79), heading(80)]).toEqual([
-    'NAME  NAMESPACE  STATE    MODEL       ADDRESS  AGE',
-    'NAME  NAMESPACE  STATE    MODEL       ADDRESS  AGE  MEMORY',
   ])
 })
 
@@ -102,23 +77,6 @@ test('what runtimes report has columns where there is room, and what they do not
   ])
 })
 
-test('in a narrower terminal it is in the sentence', () => {
-  expect(
-    renderStatus(working, { ...plain, columns: 80 })
-      .split('\n')
-      .slice(4),
-  ).toEqual([
-    'NAME  NAMESPACE  STATE    MODEL       ADDRESS  AGE',
-    'qwen  default    ● ready  qwen-small  -        3m',
-    '    23.4 tok/s, requests 2 (1 waiting): Serves requests. Generates 12.3 tokens/…',
-    'idle  default    ● ready  qwen-small  -        3m',
-    '    Serves requests.',
-    'mute  default    ● ready  qwen-small  -        3m',
-    '    Serves requests.',
-    '',
-  ])
-})
-
 const drawing = (watts: Readonly<Record<string, number | undefined>>) =>
   sampleSnapshot({
     services: Object.keys(watts).map((uid) => sampleService({ uid, name: uid })),
@@ -145,20 +103,6 @@ test('the share of power is an estimate of two digits: a column where there is r
     '    Serves requests.',
     '    Serves requests.',
   ])
-})
-
-test('a share of power that nobody knows gets no column', () => {
-  expect(renderStatus(drawing({ mute: undefined }), plain)).not.toContain('POWER')
-})
-
-test('what a service would need is told from what one holds', () => {
-  const memory = { needBytes: 572_000_000, priority: 'normal', isProtected: false } as const
-  const services = serviceStates.map((state) => sampleService({ name: state, state, memory }))
-  const rows = renderStatus(sampleSnapshot({ services }), plain).split('\n')
-  const needing = serviceStates.filter((state) =>
-    rows.some((row) => row.startsWith(`${state} `) && row.includes('needs 572 MB')),
-  )
-  expect(needing).toEqual(['waiting', 'fetching', 'crash-looping', 'stopped', 'refused', 'foreign'])
 })
 
 test.each([

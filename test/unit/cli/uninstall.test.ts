@@ -91,16 +91,6 @@ test('--dry-run changes nothing, --keep leaves a kind, and a word that is no kin
   expect(await readdir(there.stateDir)).toEqual(['settings.json'])
 })
 
-test('where nothing is, nothing is asked', async () => {
-  await using there = await uninstallWorld()
-  expect(await uninstall(there, [])).toEqual({
-    code: 0,
-    asked: [],
-    stdout: 'There is nothing of Metalbar here.\n',
-    stderr: '',
-  })
-})
-
 test('an agent that has the state folder and does not answer is named, and nothing is removed', async () => {
   await using there = await filled()
   const platform = hostPlatform()
@@ -114,15 +104,6 @@ test('an agent that has the state folder and does not answer is named, and nothi
   ])
   expect(await treeOf(there.home)).toEqual(before)
   if (locked.ok) await locked.lock.release()
-})
-
-test('without HOME it is not known what is whose', async () => {
-  await using there = await filled()
-  const { code, stderr } = await uninstall(there, ['--yes'], { homeDir: '' })
-  expect([code, stderr]).toEqual([
-    1,
-    'metal-agent: HOME names no folder, so it is not known which files are yours: set HOME, and run this again.\n',
-  ])
 })
 
 test.skipIf(process.getuid?.() !== 0)("root touches nothing of another user's, by sudo or by name", async () => {

@@ -1,11 +1,11 @@
 import { once } from 'node:events'
-import { chmod, mkdir, realpath, writeFile } from 'node:fs/promises'
+import { mkdir, realpath, writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { machineChecks } from '../../../src/agent-core/doctor/machine-checks.ts'
 import { relayChecks } from '../../../src/agent-core/doctor/relay-checks.ts'
-import { agentChecks, servingChecks } from '../../../src/agent-core/doctor/serving-checks.ts'
+import { agentChecks } from '../../../src/agent-core/doctor/serving-checks.ts'
 import { parseEndpointSlice } from '../../../src/agent-core/kube/resources.ts'
 import { annotations, claimText } from '../../../src/agent-core/publishing/objects.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
@@ -24,24 +24,6 @@ const one = async (id: string, stated: StatedPatient) => {
 const on = (stated: Partial<Platform>): Platform => statedPlatform(hostPlatform(), stated)
 const mac = (stated: Partial<Platform>): Platform => on({ name: 'darwin', ...stated })
 
-test('runtimes: one that runs is enough, one that is broken is named, none is a failure with the command that installs one', async () => {
-  const llama = { name: 'llama-server', formats: ['gguf'] }
-  const views = (...runtimes: object[]): StatedPatient => ({
-    runtimes: () => Promise.resolve(runtimes.map((more) => ({ ...llama, ...more }))),
-  })
-  expect(await one('runtimes', views({ path: '/x/llama-server', version: 'b1' }))).toMatchObject({
-    verdict: 'pass',
-    says: 'llama-server b1 can serve.',
-  })
-  expect(
-    await one('runtimes', views({ path: '/x' }, { name: 'mlx-lm', path: '/y', message: 'It is too old.' })),
-  ).toMatchObject({ verdict: 'warn', says: 'llama-server can serve; It is too old.' })
-  expect(await one('runtimes', views({ message: 'It is not installed here.' }))).toEqual({
-    ...{ verdict: 'fail', says: 'It is not installed here.' },
-    shell: 'metal-agent runtimes install llama-server',
-  })
-})
-
 test('Metal: a Mac without it fails, a Linux need not have it', async () => {
   const metal = (available: boolean) => () => Promise.resolve({ available, message: 'So it is.', isNotice: true })
   expect((await one('metal', { platform: mac({ metal: metal(true) }) })).verdict).toBe('pass')
@@ -57,21 +39,6 @@ test('the model store: a folder that a restart empties fails, one that a cloud s
   expect(await at('/Users/ada/Library/Mobile Documents/models')).toMatchObject({ verdict: 'fail' })
   expect(await at('/Users/ada/Dropbox/models')).toMatchObject({ verdict: 'fail' })
   expect(await at('/Users/ada/Documents/models')).toMatchObject({ verdict: 'warn' })
-})
-
-test('the disk: the reserve for others does not count as room', async () => {
-  await using folder = await temporaryFolder()
-  const found = await one('disk', { settings: { modelStore: join(folder.dir, 'not', 'there') } })
-  expect(found).toMatchObject({
-    verdict: expect.stringMatching(/^(pass|warn)$/) as string,
-    says: expect.stringMatching(/ are free where models are kept, of which .* stay in reserve\.$/) as string,
-  })
-})
-
-test.skipIf(process.getuid?.() === 0)('a state folder that cannot be written fails', async () => {
-  await using folder = await temporaryFolder()
-  await chmod(folder.dir, 0o500)
-  expect(await one('state-folder', { settings: { stateDir: folder.dir } })).toMatchObject({ verdict: 'fail' })
 })
 
 test('a state folder that is a file fails, and one that is not there yet is judged by the one above', async () => {
@@ -256,16 +223,4 @@ test.each<[PowerRuleState, boolean, string]>([
 ])('the rule of sudo that is %s, with figures of power asked for: %s, is a %s', async (state, asked, verdict) => {
   const rule = () => Promise.resolve({ state, file: '/etc/sudoers.d/metalbar', rule: '' })
   expect((await one('power-rule', { powerRule: rule, settings: { applePowerEnabled: asked } })).verdict).toBe(verdict)
-})
-
-test('the host address: none fails, one with a doubt is a warning, another passes', async () => {
-  const found = async (stated: StatedPatient) => (await foundBy(servingChecks, patientOf(stated)))['host-address']
-  const chosen = { kind: 'chosen', address: '10.0.0.2', why: 'en0 leads to the API server', rejected: [] } as const
-  expect(await found({})).toMatchObject({ verdict: 'fail' })
-  expect(await found({ hostAddress: () => Promise.resolve(chosen) })).toMatchObject({ verdict: 'pass' })
-  const doubted = { ...chosen, warning: '10.0.0.2 is on no interface of this machine.' }
-  expect(await found({ hostAddress: () => Promise.resolve(doubted) })).toMatchObject({
-    ...{ verdict: 'warn', says: doubted.warning },
-    action: { shell: 'metal-agent host-ip' },
-  })
 })

@@ -130,17 +130,6 @@ describe('the key before the present one', () => {
     expect(keys.askedFor('ns/a')).toEqual(asks('k3', earlier('k2', 1_201_000)))
   })
 
-  test('is told also where another Secret is named, or the Secrets are read anew', async () => {
-    await has('k1')
-    answer = () => secret('k2')
-    keys.want('ns/a', 'other')
-    await eventually(() => keys.askedFor('ns/a')?.key === digest('k2'))
-    keys.readAgain()
-    expect(keys.askedFor('ns/a')).toBeUndefined()
-    await has('k2')
-    expect(keys.askedFor('ns/a')).toEqual(asks('k2', earlier('k1', 601_000)))
-  })
-
   test.each<[string, () => Promise<unknown>]>([
     ['the Secret is deleted', () => has('k2').then(() => deleted())],
     ['the service asks for none meanwhile', () => has('k2').then(() => keys.want('ns/a', undefined))],

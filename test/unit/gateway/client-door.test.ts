@@ -191,14 +191,6 @@ describe('an answer', () => {
     await once(answer, 'end')
   })
 
-  test('is one for many at once', async () => {
-    await using echoing = await engine((request, response) => void text(request).then((body) => response.end(body)))
-    door.routes = [routeTo('one', echoing.port)]
-    const bodies = Array.from({ length: 50 }, (_, index) => JSON.stringify({ model: 'one', index }))
-    const answers = await Promise.all(bodies.map((body) => post('/v1/completions', body)))
-    expect(answers.map(({ body }) => body)).toEqual(bodies)
-  })
-
   test('waits for a client that is slow to read, and takes no memory for it', async () => {
     let written = 0
     await using endless = await engine((_request, response) => {
@@ -334,14 +326,6 @@ describe('a body', () => {
     expect([answer.statusCode, await text(answer)]).toEqual([413, 'too much'])
     await gone.promise
     sent.destroy()
-  })
-
-  test('that an engine does not read to its end does not hold the connection', async () => {
-    await using only = await engine((_request, response) => response.writeHead(413).end('too much'))
-    door.routes = [routeTo('one', only.port)]
-    const length = 64 * 1_024 * 1_024
-    const head = `POST /default/one/completion HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-length: ${length}\r\n\r\n`
-    expect(await raw(`${head}{`)).toMatch(/^HTTP\/1\.1 413 [^]*\r\nconnection: close\r\n[^]*too much/i)
   })
 
   test('of a GET is not the next request', async () => {

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { chmod, chown, readFile, stat } from 'node:fs/promises'
 import { request, type IncomingMessage } from 'node:http'
 import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
-import { connect, createServer, type Socket } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import path from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -113,61 +113,6 @@ describe('in this process', () => {
     await expect(status()).rejects.toThrow('fetch failed')
   })
 
-  test('of what it knows only that changes that it is told of', async () => {
-    await using quick = await engine((_request, response) => response.end('ok'))
-    const ended = run()
-    const first = await agent()
-    const services = async (): Promise<string[]> => {
-      const answer = await fetch(`http://127.0.0.1:${port}/`)
-      const said = (await answer.json()) as { services: { id: string; serves: boolean; message?: string }[] }
-      return said.services.map(({ id, serves, message }) => `${id} ${serves} ${message ?? ''}`.trim())
-    }
-    await first.tell(
-      routeTo('a', undefined, { message: 'It waits.' }),
-      routeTo('b', quick.port),
-      routeTo('c', quick.port),
-    )
-    first.send({ type: 'changes', routes: [routeTo('a', quick.port), routeTo('d', quick.port)], gone: ['default/c'] })
-    await eventually(async () => (await services()).length === 3)
-    expect(await services()).toEqual(['a true', 'b true', 'd true'])
-    first.send({ type: 'ping' })
-    first.send({ type: 'changes', routes: [routeTo('b', undefined, { message: 'It crashed.' })], gone: [] })
-    await eventually(async () => (await services())[1] !== 'b true')
-    expect(await services()).toEqual(['a true', 'b false It crashed.', 'd true'])
-    first.send({ type: 'end' })
-    await ended
-  })
-
-  test('who is being answered it tells an agent that looks, at once and as it changes, and no other', async () => {
-    const answers: (() => void)[] = []
-    await using slow = await engine((_request, response) => answers.push(() => response.end('late')))
-    const ended = run()
-    const [first, other] = [await agent(), await agent()]
-    await first.tell(routeTo('slow', slow.port))
-    const openOf = ({ heard }: { readonly heard: readonly FromGateway[] }) =>
-      heard.filter(({ type }) => type === 'open')
-    const asked = Promise.all([status(), status()])
-    await eventually(() => answers.length === 2)
-    first.send({ type: 'watch', isOn: true })
-    await eventually(() => openOf(first).length === 1)
-    for (const answer of answers) answer()
-    await asked
-    await eventually(() => openOf(first).length === 2)
-    first.send({ type: 'watch', isOn: false })
-    first.send({ type: 'count' })
-    await eventually(() => first.heard.some(({ type }) => type === 'counts'))
-    const client = { namespace: 'default', name: 'slow', door: 'clientProxy', address: '127.0.0.1', requests: 2 }
-    expect([openOf(first), openOf(other)]).toEqual([
-      [
-        { type: 'open', requests: [client] },
-        { type: 'open', requests: [] },
-      ],
-      [],
-    ])
-    first.send({ type: 'end' })
-    await ended
-  })
-
   describe('for relays', () => {
     let ingressPort: number
     beforeEach(async () => {
@@ -213,24 +158,6 @@ describe('in this process', () => {
       expect(counts).toMatchObject({ requests: {}, ingress: { 200: expect.any(Number) as number, 401: 1 } })
       first.send({ type: 'changes', routes: [routeTo('quick', quick.port)], gone: [] })
       await eventually(async () => (await relayStatus()) === 0)
-      first.send({ type: 'end' })
-      await ended
-    })
-
-    test('a port that is taken is told, and used as soon as it is free', async () => {
-      const squatter = createServer()
-      await once(squatter.listen(ingressPort, '0.0.0.0'), 'listening')
-      await using quick = await engine((_request, response) => response.end('ok'))
-      const ended = run()
-      const first = await agent()
-      first.send({ type: 'routes', port, routes: [relayed(quick.port)], ingress: ingress() })
-      const where = { type: 'door', host: '0.0.0.0', port: ingressPort }
-      await eventually(() => first.heard.some((frame) => isDeepStrictEqual(frame, { ...where, problem: 'EADDRINUSE' })))
-      // All else is served meanwhile.
-      expect(await status()).toBe(200)
-      squatter.close()
-      await eventually(async () => (await relayStatus()) === 200)
-      expect(first.heard).toContainEqual(where)
       first.send({ type: 'end' })
       await ended
     })
@@ -450,39 +377,6 @@ describe('in this process', () => {
       await ended
       expect(logged.at(-1)).toBe('ends: there is neither an agent nor an engine')
     })
-
-    test('an agent that comes back within the ten minutes keeps it', async () => {
-      let hasEnded = false
-      const ended = run().then(() => (hasEnded = true))
-      const first = await agent()
-      await first.tell()
-      first.socket.destroy()
-      await passes(599)
-      const next = await agent()
-      await next.tell()
-      await passes(170)
-      next.socket.destroy()
-      await passes(599)
-      expect([await status(), hasEnded]).toEqual([503, false])
-      await passes(600)
-      await ended
-    })
-  })
-
-  test('requests in flight are answered before it ends', async () => {
-    const answers: (() => void)[] = []
-    await using slow = await engine((_request, response) => answers.push(() => response.end('late')))
-    const ended = run()
-    const first = await agent()
-    await first.tell(routeTo('slow', slow.port))
-    const asked = fetch(`http://127.0.0.1:${port}/health`)
-    await eventually(() => answers.length === 1)
-    first.send({ type: 'end' })
-    await once(first.socket, 'close')
-    await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow('fetch failed')
-    answers[0]?.()
-    expect(await (await asked).text()).toBe('late')
-    await ended
   })
 
   test('an agent that says what is not understood is let go, and the next one is heard', async () => {
@@ -534,11 +428,5 @@ describe('as a process', () => {
     expect(/^Groups:[ \t]*(.*)$/m.exec(ids)?.[1]?.trim()).toBe('')
     first.send({ type: 'end' })
     expect(await once(child, 'exit')).toEqual([0, null])
-  })
-
-  test('it is in no help, and told by a person it says who starts it', () => {
-    const run = (...args: string[]) => spawnSync(process.execPath, [entry, ...args], { encoding: 'utf8' })
-    expect(run('--help').stdout).not.toMatch(/^ {2}gateway/m)
-    expect(run('gateway')).toMatchObject({ status: 2, stderr: 'metal-agent: the agent starts its gateway itself.\n' })
   })
 })

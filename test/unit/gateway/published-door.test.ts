@@ -218,46 +218,6 @@ describe('a service that asks for an API key', () => {
       now = over
       expect(await statuses()).toEqual([401, 200])
     })
-
-    test('takes none that was over before', async () => {
-      const quick = stack.use(await echo())
-      await tell(routeOf('quick', quick, rotated(inSeconds(-1))))
-      expect((await ask(quick, bearer('k1'))).status).toBe(401)
-    })
-
-    test('does not lengthen the time when it is told again', async () => {
-      const quick = stack.use(await echo())
-      await tell(routeOf('quick', quick, rotated(inSeconds(60))))
-      now = 50_000
-      await tell(routeOf('quick', quick, rotated(inSeconds(60))))
-      now = 61_000
-      expect((await ask(quick, bearer('k1'))).status).toBe(401)
-    })
-  })
-
-  test('tells the next agent and the gateway that takes its place which keys it takes, and for how long', async () => {
-    const quick = stack.use(await echo())
-    const route = routeTo('quick', quick.port, { published: { engines: enginesAt(quick.port) } })
-    const other = stack.use(await echo())
-    await tell(routeOf('open', other, open), routeOf('quick', quick, { ...open, key: digest('k1') }))
-    const ref = { namespace: 'default', name: 'quick' }
-    expect(door.keys).toEqual([{ ...ref, sha256: digest('k1') }])
-    await tell(routeOf('quick', quick, { ...open, key: digest('k2') }))
-    now = 200_000
-    const earlierKey = { sha256: digest('k1'), until: expect.closeTo(Date.now() + 400_000, -4) as number }
-    expect(door.keys).toEqual([{ ...ref, sha256: digest('k2'), earlierKey }])
-    expect(door.completed([route])[0]?.published).toMatchObject({ address, access: { key: digest('k2'), earlierKey } })
-    now = 600_000
-    expect(door.keys).toEqual([{ ...ref, sha256: digest('k2') }])
-  })
-
-  test('keeps its keys while nobody is let in, since there is no agent', async () => {
-    const quick = stack.use(await echo())
-    for (const key of ['k1', 'k2']) await tell(routeOf('quick', quick, { ...open, key: digest(key) }))
-    const route = routeTo('quick', quick.port, { published: { engines: enginesAt(quick.port) } })
-    expect(door.told([route], { isOpen: false })).toEqual([])
-    await tell(route)
-    expect([(await ask(quick, bearer('k1'))).status, (await ask(quick)).status]).toEqual([200, 401])
   })
 
   test('stays as it was while an agent does not know it yet, and a service of which nothing was ever told is closed', async () => {
@@ -360,17 +320,6 @@ test('a model of a daemon that is stopped with its requests cut takes no further
   expect(await Promise.race([next, Promise.resolve('in flight')])).toBe('in flight')
   await daemon[Symbol.asyncDispose]()
   await next
-})
-
-test('each engine of a service has its own entrance, and one that is gone has none', async () => {
-  const [old, next] = [stack.use(await echo()), stack.use(await echo())]
-  await tell(
-    routeTo('quick', next.port, { published: { address, engines: enginesAt(old.port, next.port), access: open } }),
-  )
-  expect([(await ask(old)).status, (await ask(next)).status]).toEqual([200, 200])
-  await tell(routeTo('quick', next.port, { published: { address, engines: enginesAt(next.port), access: open } }))
-  await expect(ask(old)).rejects.toThrow('ECONNREFUSED')
-  expect((await ask(next)).status).toBe(200)
 })
 
 test(`what the list of paths forbids, no engine sees, of ${forgedCount} that were made up`, async () => {

@@ -81,13 +81,6 @@ test('of a namespace that is no DNS label no Secret is read', async () => {
   expect([asked, tokens.told]).toEqual([[], []])
 })
 
-test('it is trimmed', async () => {
-  answer = () => secret(' t1\n')
-  want('ns')
-  await passes(0)
-  expect(told()).toEqual([digest('t1'), undefined])
-})
-
 test('the last one counts for ten minutes after a change, and none before it', async () => {
   want('ns')
   await passes(0)
@@ -162,19 +155,5 @@ describe('while the Secret cannot be read', () => {
     vi.useRealTimers()
     await eventually(() => logged.some((line) => line.includes('too late')))
     expect(told()).toEqual([undefined, undefined])
-  })
-
-  test('the agent tries again after a second, and then no more often than usual', async () => {
-    answer = failing(undefined)
-    want('ns')
-    await passes(999)
-    expect(asked).toHaveLength(1)
-    await passes(1)
-    expect(asked).toHaveLength(2)
-    await passes(4_999)
-    expect(asked).toHaveLength(2)
-    answer = () => secret('t1')
-    await passes(1)
-    expect([told(), logged.length]).toEqual([[digest('t1'), undefined], 1])
   })
 })

@@ -103,21 +103,6 @@ test('it is started, told what serves as that changes, asked what it counts, and
   expect(lines.map((line) => line['msg'])).toEqual(['started the gateway'])
 })
 
-test('of many services that wait it is told why, a part at a time', async () => {
-  const gateway = room()
-  await listening(gateway)
-  const names = Array.from({ length: 150 }, (_, index) => `s${index}`)
-  routes = [
-    ...names.map((name) => routeTo(name, undefined, { message: `${name} waits.` })),
-    routeTo('quick', quick.port),
-  ]
-  gateway.reasonsChanged()
-  const last = async () => (await fetch(`http://127.0.0.1:${port}/default/s149/health`)).text()
-  await eventually(async () => (await last()).includes('s149 is not serving at the moment: s149 waits.'))
-  expect(await status()).toBe(200)
-  await gateway.end()
-})
-
 test('while somebody looks it knows who is being answered', async () => {
   const answers: (() => void)[] = []
   await using slow = await engine((_request, response) => answers.push(() => response.end('late')))
@@ -250,18 +235,6 @@ test('one that hangs is killed and started again', async () => {
   await listening(gateway)
   expect([said('kills a gateway that hangs')[0]?.['pid'], await status()]).toEqual([pid, 200])
   await gateway.end()
-})
-
-test('one that hung before an agent found it is killed too, by the number that the earlier agent noted', async () => {
-  const first = room()
-  await listening(first)
-  await first[Symbol.asyncDispose]()
-  const pid = said('started the gateway')[0]?.['pid']
-  kill(pid, 'SIGSTOP')
-  const second = room({ timings: { helloMs: 2_000 } })
-  await listening(second)
-  expect([said('kills a gateway that hangs')[0]?.['pid'], await status()]).toEqual([pid, 200])
-  await second.end()
 })
 
 test('a number that another process has by now is left alone', async () => {
@@ -512,28 +485,6 @@ describe('with relays', () => {
       ),
     )
     await gateway.end()
-  })
-
-  test('a gateway that is replaced tells the next one the token before the present one', async () => {
-    const first = relayedRoom(inVersion('1'))
-    await listening(first.gateway)
-    first.relays.set(key, 'alone')
-    await openTo()
-    token = 't2'
-    await openTo('t2')
-    expect(await relayStatus('t1')).toBe(200)
-    await first.gateway[Symbol.asyncDispose]()
-    await first.relays[Symbol.asyncDispose]()
-    const next = relayedRoom(inVersion('2'))
-    await eventually(() => said('replaced the gateway').length === 1)
-    await listening(next.gateway)
-    await openTo()
-    // The agent that has just started does not know yet that relays reach it.
-    expect([await relayStatus('t1'), next.relays.how(key)]).toEqual([200, 'unchanged'])
-    next.relays.set(key, 'alone')
-    await eventually(() => next.relays.state.kind === 'open')
-    expect(await relayStatus('t1')).toBe(200)
-    await next.gateway.end()
   })
 })
 

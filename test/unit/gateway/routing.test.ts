@@ -40,12 +40,6 @@ describe('the model of a request names', () => {
     )
   })
 
-  test('nothing, and there is one service', () => {
-    expect(new RouteTable([code]).routeOf(undefined)).toBe(code)
-    expect(() => new RouteTable([code]).routeOf('other')).toThrow('Available: code.')
-    expect(() => new RouteTable([]).routeOf('code')).toThrow('No model serves on this machine')
-  })
-
   test('nothing, or several services of which one serves', () => {
     const waiting = { ...otherChat, port: undefined }
     expect(new RouteTable([waiting, code]).routeOf(undefined)).toBe(code)
@@ -74,11 +68,6 @@ describe('a path', () => {
   test('of engines names none, also where a service is called so', () => {
     const named = route('v1', 'chat')
     expect(new RouteTable([named]).directionOf(target('/v1/chat/completions'))).toMatchObject({ kind: 'model' })
-  })
-
-  test('that no engine has is forbidden, with a service before it or without', () => {
-    for (const url of ['/slots', '/default/chat/slots', '/default/chat', '/default/chat/api/pull', '/nobody/there/x'])
-      expect(() => table.directionOf(target(url))).toThrow(expect.objectContaining({ status: 403 }) as Error)
   })
 
   test('of a service that is not here says which are', () => {

@@ -1,9 +1,8 @@
 import { glob, mkdir, readdir, readFile, symlink } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { socketPathFor } from '../../../src/agent-core/state/socket-path.ts'
 import { traceKinds, type TraceKind } from '../../../src/contract/uninstall.ts'
-import { kindInStateFolder, stateNames } from '../../../src/installation/uninstall/file-parts.ts'
+import { kindInStateFolder } from '../../../src/installation/uninstall/file-parts.ts'
 import { listTraces, removeTraces } from '../../../src/installation/uninstall/traces.ts'
 import { treeOf } from '../../support/tree-of.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
@@ -23,19 +22,6 @@ test('every name that the source joins to a state folder is in the table', async
   for (const name of ['migration.json', 'ingress.new']) found.delete(name)
   expect(found.size).toBeGreaterThan(15)
   expect([...found].filter(([name]) => kindInStateFolder(name) === undefined)).toEqual([])
-})
-
-test('names that are set aside, half written or being locked count as what they are of, and no others', () => {
-  const uuid = '01234567-89ab-cdef-0123-456789abcdef'
-  const names = [
-    'ledger.json.broken-1764000000000',
-    'settings.json.123456789',
-    `agent.lock.${uuid}`,
-    `agent.lock.stale-${uuid}`,
-  ]
-  expect(names.map(kindInStateFolder)).toEqual(['state', 'settings', 'state', 'state'])
-  const others = ['notes.txt', 'ledger.json.bak', 'toString', 'settings.json~', 'runs.txt', 'my.kept']
-  expect(others.map(kindInStateFolder)).toEqual(others.map(() => undefined))
 })
 
 test('files of ours go with their folder; a file of somebody else stays, is named, and keeps its folder', async () => {
@@ -116,19 +102,6 @@ test('on a Mac everything that the app and macOS keep for it goes, and what is n
   expect((await treeOf(home)).filter((line) => !folders.test(line))).toEqual(before)
 })
 
-test('what this process has open is left for its end, and said to be', async () => {
-  await using there = await uninstallWorld()
-  const { stateDir, write } = there
-  const log = await write(path.join(stateDir, 'metalbar.log'))
-  await write(path.join(stateDir, 'node.json'))
-  const removals = await removeTraces(await there.parts({ inUse: ['metalbar.log'] }), silently)
-  expect(removals.map(({ kind, isGone, message }) => [kind, isGone, message])).toEqual([
-    ['logs', true, `${log} is removed once the app has ended.`],
-    ['state', true, expect.stringMatching(/^Removed, \d+ B\.$/)],
-  ])
-  expect(await readdir(stateDir)).toEqual(['metalbar.log'])
-})
-
 test('a log that was sent elsewhere goes with its earlier files and its lock, and nothing beside it', async () => {
   await using there = await uninstallWorld()
   const log = await there.write(there.at('var/agent.log'))
@@ -137,31 +110,4 @@ test('a log that was sent elsewhere goes with its earlier files and its lock, an
   }
   await removeTraces(await there.parts({ stated: { logFile: log } }), silently)
   expect(await readdir(there.at('var'))).toEqual(['agent.log.mine', 'agent.log2'])
-})
-
-test('a log that only the settings of a start name goes too', async () => {
-  await using there = await uninstallWorld()
-  const log = await there.write(there.at('var/agent.log'))
-  await there.write(path.join(there.stateDir, 'start-settings.json'), JSON.stringify({ logFile: log, modelStore: 7 }))
-  await removeTraces(await there.parts(), silently)
-  expect(await readdir(there.at('var'))).toEqual([])
-})
-
-test('a state folder that is empty goes, and so does the folder of the socket of one whose path is too long for it', async () => {
-  await using there = await uninstallWorld()
-  const stateDir = path.join(there.home, 'x'.repeat(100), 'metalbar')
-  await mkdir(stateDir, { recursive: true })
-  const socket = await there.write(socketPathFor(stateDir, there.at('tmp')))
-  expect(path.dirname(socket)).not.toBe(stateDir)
-  const removals = await removeTraces(await there.parts({ stateDir }), silently)
-  expect(removals.map(({ kind, isGone }) => [kind, isGone])).toEqual([['state', true]])
-  expect([await readdir(path.dirname(stateDir)), await readdir(there.at('tmp'))]).toEqual([[], []])
-  await mkdir(there.stateDir, { recursive: true })
-  const [alone] = await removeTraces(await there.parts(), silently)
-  expect([alone?.isGone, await readdir(path.dirname(there.stateDir))]).toEqual([true, []])
-})
-
-test('the table has no name twice in another spelling', () => {
-  const names = Object.values(stateNames).flat()
-  expect(new Set(names.map((name) => name.toLowerCase())).size).toBe(names.length)
 })

@@ -1,9 +1,8 @@
-import { mkdir, readdir, readFile, symlink } from 'node:fs/promises'
+import { mkdir, readdir, symlink } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { traceKinds, type TraceKind } from '../../../src/contract/uninstall.ts'
-import { askSystem } from '../../../src/installation/installation-host.ts'
-import { appName, bundleId, listTraces, removeTraces } from '../../../src/installation/uninstall/traces.ts'
+import { listTraces, removeTraces } from '../../../src/installation/uninstall/traces.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
 
 const silently = { chosen: new Set<TraceKind>(traceKinds), onStep: () => undefined }
@@ -60,27 +59,6 @@ test.for([
   expect(listed.map(({ kind, places, problem: said }) => [kind, places, said])).toEqual([['keychain', [], problem]])
 })
 
-test('programs of the system get HOME and no other variable of a person', async () => {
-  await using there = await uninstallWorld()
-  await there.programs({ printenv: 'env' })
-  const env = { HOME: there.home, SECRET: 'x' }
-  const { stdout } = await askSystem({ programFolders: [there.at('bin'), '/usr/bin', '/bin'], env }, 'printenv', [])
-  const given = stdout.split('\n').filter((line) => /^(?:HOME|SECRET)/.test(line))
-  expect(given.sort()).toEqual([`HOME=${there.home}`])
-})
-
-test('a Mac without its programs is said to be so, and the rest goes all the same', async () => {
-  await using there = await uninstallWorld({ platform: 'darwin' })
-  await there.write(path.join(there.stateDir, 'node.json'))
-  const removals = await removeTraces(await there.parts(), silently)
-  expect(removals.map(({ kind, isGone }) => [kind, isGone])).toEqual([
-    ['keychain', false],
-    ['macPreferences', false],
-    ['state', true],
-  ])
-  expect(removals[0]?.message).toContain('security was not found')
-})
-
 test("the user's rule of sudo is removed by root; another user's stays", async () => {
   await using there = await uninstallWorld({ platform: 'darwin' })
   await there.programs(nothing)
@@ -125,10 +103,4 @@ test('the link to the command goes wherever an app made it; another metal-agent 
     ...[[], []],
     ['metal-agent'],
   ])
-})
-
-test('the app is called in the table as in its package', async () => {
-  const config = await readFile(path.join(import.meta.dirname, '../../../electron-builder.yml'), 'utf8')
-  expect(config).toContain(`appId: ${bundleId}\n`)
-  expect(config).toContain(`productName: ${appName}\n`)
 })

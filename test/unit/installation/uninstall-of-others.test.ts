@@ -94,13 +94,3 @@ test('the file of a LaunchDaemon that only root may read is named to others with
     }
   })
 })
-
-test('a folder or a device that was named as a log stays', async () => {
-  await using there = await uninstallWorld()
-  const folder = there.at('var/agent.log')
-  await there.write(path.join(folder, 'mine.txt'))
-  // Only looked for: whoever runs this may be root.
-  expect(await listTraces(await there.parts({ stated: { logFile: '/dev/null' } }))).toEqual([])
-  await removeTraces(await there.parts({ stated: { logFile: folder } }), silently)
-  expect(await readdir(folder)).toEqual(['mine.txt'])
-})

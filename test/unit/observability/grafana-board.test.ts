@@ -66,26 +66,3 @@ test.each(targets)('“$title” shows only what is exported: $expr', ({ expr, l
     expect(/_(bucket|sum|count)$/.test(metric), metric).toBe(row?.type === 'histogram')
   }
 })
-
-test('counters are shown as rates or increases', () => {
-  const counters = targets.filter(({ expr }) => usesIn(expr).some(({ row }) => row?.type === 'counter'))
-  for (const { expr } of counters) expect(expr).toMatch(/\b(rate|increase)\(/)
-})
-
-test('a person chooses the data source, and the Mac among those that are scraped', () => {
-  expect(templating.list.map(({ name, type }) => ({ name, type }))).toEqual([
-    { name: 'datasource', type: 'datasource' },
-    { name: 'instance', type: 'query' },
-  ])
-  const definitions = templating.list.flatMap(({ definition }) => definition ?? [])
-  expect(definitions.flatMap(usesIn).map(({ row }) => row !== undefined)).toEqual([true])
-})
-
-test('panels have ids of their own and lie beside one another', () => {
-  expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length)
-  const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) =>
-    Array.from({ length: w * h }, (_, index) => `${x + (index % w)}/${y + Math.floor(index / w)}`),
-  )
-  expect(new Set(cells).size).toBe(cells.length)
-  expect(panels.every(({ gridPos: { x, w } }) => x + w <= 24)).toBe(true)
-})

@@ -8,7 +8,6 @@ import {
   type Readiness,
 } from '../../../src/agent-core/observability/health-server.ts'
 import { AgentMetrics } from '../../../src/agent-core/observability/agent-metrics.ts'
-import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 const servers: HealthServer[] = []
@@ -65,15 +64,6 @@ test('alive is alive, and ready says why or why not', async () => {
   ])
 })
 
-test('metrics are Prometheus text', async () => {
-  const port = await start()
-  const response = await fetch(`http://127.0.0.1:${port}/metrics`)
-  expect([response.status, response.headers.get('content-type')]).toEqual([
-    200,
-    'text/plain; version=0.0.4; charset=utf-8',
-  ])
-})
-
 test.each([
   { path: '/', method: 'GET', status: 404 },
   { path: '/healthz/', method: 'GET', status: 404 },
@@ -125,28 +115,4 @@ test('a port that is taken is a sentence, not an exception, and port 0 means no 
     },
     { state: 'disabled' },
   ])
-})
-
-test('who has the port that is wanted is named', async () => {
-  const port = await start()
-  using metrics = new AgentMetrics()
-  const platform = hostPlatform()
-  const server = await startHealthServer({
-    ...{ port, metrics, log: silentLog, readiness: () => ({ ready: true, message: '' }) },
-    holders: async (wanted) => (await platform.portListeners(wanted, -1)).others,
-  })
-  expect(server).toMatchObject({
-    state: 'failed',
-    message: expect.stringContaining(`port ${port} on 127.0.0.1 is taken by process ${process.pid} (`) as string,
-  })
-})
-
-test('a readiness that throws is a 500 without details', async () => {
-  const port = await start(() => {
-    throw new Error('secret detail')
-  })
-  expect(await ask(port, '/readyz')).toMatchObject({
-    status: 500,
-    body: { error: 'The agent failed to answer; its log says why.' },
-  })
 })

@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { appendFileSync, readFileSync, statSync } from 'node:fs'
-import { mkdir, readdir, rename, rm, stat, symlink, truncate, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
@@ -123,13 +123,6 @@ describe('a log of bounded size', () => {
     expect([await readdir(it.dir), it.lines(), it.late]).toEqual([['agent.log.1'], numbers(0, 5), [`${line(5)}\n`]])
   })
 
-  test('its folder is made, and both are for this user alone', async () => {
-    await using it = await trial()
-    it.write(0, 1)
-    const modes = await Promise.all([it.dir, it.file].map(async (name) => (await stat(name)).mode & 0o777))
-    expect(modes).toEqual([0o700, 0o600])
-  })
-
   test('an agent that is killed leaves every line it has written', async () => {
     await using it = await trial({ count: 100 })
     const script = path.resolve(import.meta.dirname, 'log-until-killed.ts')
@@ -168,14 +161,6 @@ describe('what others do to the file', () => {
     expect([it.lines(), it.troubles]).toEqual([numbers(10, 20), []])
   })
 
-  test('one that is cut is filled again up to its limit', async () => {
-    await using it = await trial()
-    it.write(0, 20)
-    await truncate(it.file, 0)
-    it.write(20, 30)
-    expect([it.lines(), await readdir(it.dir)]).toEqual([numbers(20, 30), ['agent.log']])
-  })
-
   test('where the older files cannot be renamed it is cut rather than grown, which is said', async () => {
     await using it = await trial()
     await mkdir(path.join(it.dir, 'agent.log.1', 'in the way'), { recursive: true })
@@ -183,35 +168,6 @@ describe('what others do to the file', () => {
     expect((await stat(it.file)).size).toBeLessThanOrEqual(1_000)
     expect(linesOf(it.file).at(-1)).toBe(99)
     expect(it.troubles[0]).toMatch(/^The log .*agent\.log cannot be renamed: .* It was truncated instead\.$/)
-  })
-})
-
-describe('what is no place for a log is refused', () => {
-  test.each<[what: string, make: (it: Trial) => unknown, why: RegExp]>([
-    ['a folder', (it) => mkdir(it.file, { recursive: true }), /EISDIR/],
-    [
-      'a pipe that nobody reads',
-      async (it) => {
-        await mkdir(it.dir)
-        execFileSync('mkfifo', [it.file])
-      },
-      /ENXIO/,
-    ],
-    [
-      'a symbolic link, which could lead to any file',
-      async (it) => {
-        await mkdir(it.dir)
-        await symlink('/etc/hosts', it.file)
-      },
-      /ELOOP/,
-    ],
-    ['a place below a file', (it) => writeFile(it.dir, ''), /ENOTDIR|EEXIST/],
-  ])('%s', async (_, make, why) => {
-    await using it = await trial()
-    await make(it)
-    expect(() => it.log.open()).toThrow(why)
-    it.write(0, 2)
-    expect(it.troubles).toHaveLength(1)
   })
 })
 

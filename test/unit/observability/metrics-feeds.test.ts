@@ -2,11 +2,9 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { AgentMetrics } from '../../../src/agent-core/observability/agent-metrics.ts'
 import {
   gatewayMetricsFeed,
-  type MeasuredSession,
   runtimeMetricsFeed,
   serviceMetricsFeed,
   sessionCounters,
-  sessionMetricsFeed,
   countEnergy,
   startMetricsFeed,
 } from '../../../src/agent-core/observability/metric-feeds.ts'
@@ -24,26 +22,6 @@ afterEach(() => metrics[Symbol.dispose]())
 const qwen = { namespace: 'default', name: 'qwen' }
 const labels = '{name="qwen",namespace="default"}'
 const figures = (pattern: RegExp) => exportedFigures(metrics, pattern)
-
-test('watches and heartbeats are those of the session, and there are none without one', async () => {
-  const watch = (kind: string, state: string) => ({ kind, state: { state } })
-  let session: MeasuredSession | undefined = {
-    cluster: {
-      watchStates: () => [watch('models', 'live'), watch('services', 'stale'), watch('endpointslices', 'connecting')],
-    },
-    publisher: { heartbeatAgesMs: () => [1_000, 44_000] },
-  }
-  metrics.beforeRender(sessionMetricsFeed(metrics, () => session))
-  const pattern = /watch_live|heartbeat/
-  expect(await figures(pattern)).toEqual({
-    'watch_live{kind="models"}': 1,
-    'watch_live{kind="services"}': 0,
-    'watch_live{kind="endpointslices"}': 0,
-    heartbeat_age_seconds: 44,
-  })
-  session = undefined
-  expect(await figures(pattern)).toEqual({})
-})
 
 test('requests to the API server are counted by the class of their answer, and passes by their length', async () => {
   const { onApiAnswer, onPass } = sessionCounters(metrics)
@@ -122,39 +100,6 @@ test('a service is healthy or not while a server of it is to answer, and neither
   const seen: number[][] = []
   for (const state of states) seen.push(await shown(state))
   expect(seen).toEqual([[0], [1], [0], [0], [], [], []])
-})
-
-test('restarts, failures, back-off and agreement are those of the snapshot', async () => {
-  const feed = serviceMetricsFeed(metrics)
-  const now = '2026-01-01T00:00:00.000Z'
-  const { steps } = sampleService()
-  const crash = { at: now, failures: 3, message: '' }
-  const failing = sampleService({
-    ...qwen,
-    restarts: 2,
-    crash,
-    retryAt: '2026-01-01T00:00:12.000Z',
-    reason: 'ClusterDisagrees',
-  })
-  feed(sampleSnapshot({ now, services: [failing] }))
-  const atFirst = await figures(/restarts|failures_in|retry|agrees/)
-  const well = sampleService({
-    ...qwen,
-    restarts: 3,
-    crash: { ...crash, failures: 0 },
-    steps: { ...steps, clusterAgrees: { status: 'done' } },
-  })
-  feed(sampleSnapshot({ now, services: [well] }))
-  expect([atFirst, await figures(/restarts|failures_in|retry|agrees/)]).toEqual([
-    {
-      [`process_restarts_total${labels}`]: 2,
-      [`cluster_agrees${labels}`]: 0,
-    },
-    {
-      [`process_restarts_total${labels}`]: 3,
-      [`cluster_agrees${labels}`]: 1,
-    },
-  ])
 })
 
 test('a scrape asks the runtimes; tokens go on counting while rates are absent, not frozen, when nothing is reported', async () => {

@@ -171,21 +171,3 @@ test('a listener makes a token where there is none, keeps it, and says where it 
     /is refused until the token file .* can be used: ENOENT/,
   )
 })
-
-test('a port that is taken, or an address that is not ours, is one sentence', async () => {
-  const { port = 0 } = await start()
-  const holders = () => Promise.resolve([{ pid: 411, command: 'ControlCenter' }])
-  const taken = await start({ address: { host: '127.0.0.1', port }, holders })
-  const foreign = await start({ address: { host: '192.0.2.1', port: 9_091 } })
-  expect([taken, foreign]).toMatchObject([
-    {
-      port: undefined,
-      problem: `Prometheus gets no answer at --metrics-address: port ${port} on 127.0.0.1 is taken by process 411 (ControlCenter): stop it or choose another port.`,
-    },
-    {
-      port: undefined,
-      problem:
-        'Prometheus gets no answer at --metrics-address: port 9091 on 192.0.2.1 cannot be used: that is no address of this machine, so choose one that it has.',
-    },
-  ])
-})

@@ -3,11 +3,9 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { AgentMetrics } from '../../../src/agent-core/observability/agent-metrics.ts'
 import { labelCombinations, type MetricRow, metricTable } from '../../../src/agent-core/observability/metric-table.ts'
-import { serviceMetricsFeed, setPower } from '../../../src/agent-core/observability/metric-feeds.ts'
 import { exportedFigures } from '../../support/exported-figures.ts'
 import { fillMetrics } from '../../support/filled-metrics.ts'
 import { parsePrometheusText, seriesName } from '../../support/prometheus-text.ts'
-import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 let metrics: AgentMetrics
 beforeEach(() => {
@@ -55,15 +53,6 @@ test('every metric that is declared is written by the source, by the method of i
   expect(unwritten).toEqual(neverCounted)
 })
 
-test('what is only brought up to date when it is read is so', async () => {
-  metrics.beforeRender(() => metrics.set('managed_processes', 7))
-  metrics.beforeRender(() => metrics.set('watch_consecutive_failures', 2))
-  expect(await figures(/managed_processes|watch_consecutive/)).toEqual({
-    managed_processes: 7,
-    watch_consecutive_failures: 2,
-  })
-})
-
 test('a gauge that is not known any more has no series, rather than its last value', async () => {
   const pattern = /system_memory|process_rss|estimated/
   metrics.set('system_memory_available_bytes', 8e9)
@@ -83,35 +72,6 @@ test('a gauge that is not known any more has no series, rather than its last val
   ])
 })
 
-test('power that is not reported has no figure', async () => {
-  const power = () => figures(/power/)
-  const atFirst = await power()
-  setPower(metrics, { combinedWatts: 12.5, cpuWatts: 4, gpuWatts: 8, aneWatts: 0.5 })
-  const whole = await power()
-  setPower(metrics, { gpuWatts: 8, aneWatts: 0 })
-  const part = await power()
-  setPower(metrics, undefined)
-  expect([atFirst, whole, part, await power()]).toEqual([
-    {},
-    {
-      apple_power_combined_watts: 12.5,
-      apple_power_gpu_watts: 8,
-      apple_power_cpu_watts: 4,
-      apple_power_ane_watts: 0.5,
-    },
-    { apple_power_gpu_watts: 8, apple_power_ane_watts: 0 },
-    {},
-  ])
-})
-
-test('a service is shown with no restarts before its first', async () => {
-  metrics.set('process_healthy', 0, qwen)
-  expect(await figures(/qwen/)).toMatchObject({
-    'process_healthy{name="qwen",namespace="default"}': 0,
-    'process_restarts_total{name="qwen",namespace="default"}': 0,
-  })
-})
-
 test('a service that is gone leaves no series of any metric behind, and the others keep theirs', async () => {
   const namesake = { namespace: 'other', name: 'qwen' }
   fillMetrics(metrics, [qwen, namesake])
@@ -120,13 +80,6 @@ test('a service that is gone leaves no series of any metric behind, and the othe
   const { body } = await metrics.render()
   expect(body).not.toContain('namespace="default"')
   expect(await figures(/namespace="other"/)).toEqual(before)
-})
-
-test('what is measured of a service that is gone is gone again at the next look', async () => {
-  const feed = serviceMetricsFeed(metrics)
-  metrics.beforeRender(() => feed(sampleSnapshot({ services: [] })))
-  metrics.observe('health_check_duration_seconds', 0.02, qwen)
-  expect(await figures(/qwen/)).toEqual({})
 })
 
 test('a cluster of any size gets a bounded number of series, and it is said how many services are left out', async () => {
@@ -164,10 +117,4 @@ test('a scrape never asks Node.js for its handles, which aborts while one of the
   const shown = await ofProcess(/^nodejs_active_/)
   expect([shown.size > 0, ...asked.map((one) => one.mock.calls.length)]).toEqual([true, 0, 0])
   for (const one of asked) one.mockRestore()
-})
-
-test('two registries do not meet', async () => {
-  using other = new AgentMetrics()
-  other.set('managed_processes', 5)
-  expect(await figures(/managed_processes/)).toEqual({ managed_processes: 0 })
 })

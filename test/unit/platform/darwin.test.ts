@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import type { CommandResult } from '../../../src/agent-core/platform/command.ts'
 import { DarwinPlatform } from '../../../src/agent-core/platform/darwin.ts'
-import { parseUncompressedFraction } from '../../../src/agent-core/platform/darwin-output.ts'
 import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
 
 const afterSources = (name: string) => readFileSync(new URL(`after-sources/${name}`, import.meta.url), 'utf8')
@@ -44,18 +43,6 @@ describe('memory on macOS', () => {
     })
   })
 
-  test('a version of macOS that lacks some kinds of pages, on an Intel Mac with small ones, is understood', async () => {
-    const vmStat = afterSources('vm_stat.txt')
-      .replace('16384', '4096')
-      .replaceAll(/^(File-backed pages|Pages (purgeable|wired down|throttled)):.*\n/gm, '')
-    const platform = mac({ '/usr/sbin/sysctl -n hw.memsize': '17179869184\n', '/usr/bin/vm_stat': vmStat })
-    expect(await platform.memory()).toEqual({
-      totalBytes: 16 * 1024 ** 3,
-      availableBytes: (51_230 + 598_765 + 4_321) * 4_096,
-      isCompressed: true,
-    })
-  })
-
   test.each<[string, (text: string) => string]>([
     ['cut within a number', (text) => text.slice(0, text.indexOf('598765') + 3)],
     ['cut after the first lines', (text) => text.slice(0, text.indexOf('Pages inactive'))],
@@ -84,12 +71,6 @@ describe('memory on macOS', () => {
       mac({ '/usr/sbin/sysctl -n kern.memorystatus_vm_pressure_level': stdout }).memoryPressureLevel(),
     )
     expect(await Promise.all(levels)).toEqual(['normal', 'warning', 'critical', ...Array.from({ length: 5 })])
-  })
-
-  test('the uncompressed fraction is what memory_pressure calls free, where that is a whole percentage', () => {
-    const text = afterSources('memory_pressure.txt')
-    const answers = [text, text.slice(0, -3), text.replace('62%', '62,5%'), text.replace('62', '620'), '']
-    expect(answers.map(parseUncompressedFraction)).toEqual([0.62, undefined, undefined, undefined, undefined])
   })
 
   test.each([
@@ -135,22 +116,6 @@ describe('who has the memory on macOS', () => {
       [ps('935,937')]: { exitCode: 1, stdout: '' },
     })
     expect([...(await platform.footprints([934, 935, 937]))]).toEqual([[934, 18_253_611_008]])
-  })
-
-  test('footprints that were cut short or written in another way come from ps', async () => {
-    const text = afterSources('footprint.txt')
-    const spoilt = [
-      text.slice(0, text.indexOf('18253578240') + 4),
-      text.replaceAll(/\d{8,} B/g, '17,0 GB'),
-      'footprint: unknown option\n',
-    ]
-    const all = '  934 17825792 /opt/homebrew/bin/llama-server\n  935  20480 /usr/bin/python3\n  936      4 /bin/sh\n'
-    const answers = await Promise.all(
-      spoilt.map((stdout) => mac({ [footprint]: stdout, [ps('934,935,936')]: all }).footprints([934, 935, 936])),
-    )
-    expect(answers.map((answer) => [...answer.values()])).toEqual(
-      spoilt.map(() => [17_825_792 * 1024, 20_480 * 1024, 4 * 1024]),
-    )
   })
 
   test('a footprint that takes too long is one from ps', async () => {
@@ -207,42 +172,6 @@ describe('processes on macOS', () => {
     expect([await platform.process(77), await platform.process(936)]).toEqual([undefined, undefined])
   })
 
-  test('a ps that may not tell memory and processor time is done without them, which is said once', async () => {
-    const without = (which: string) => `/bin/ps ${which} -o pid=,pgid=,stat=,lstart=,command=`
-    const refused = (stdout: string): CommandResult => ({
-      exitCode: 1,
-      stdout,
-      stderr: 'ps: rss: requires entitlement\nps: time: requires entitlement\n',
-    })
-    const told: string[] = []
-    const asked: string[] = []
-    const lowpriv = afterSources('ps-lowpriv.txt')
-    const answers: Record<string, string | CommandResult> = {
-      [psAll]: refused(lowpriv),
-      [without('-axww')]: lowpriv,
-      [`${without('-ww')} -p 934`]: lowpriv.split('\n')[2] ?? '',
-    }
-    const platform = new DarwinPlatform({
-      run: (command, args) => {
-        const line = [command, ...args].join(' ')
-        asked.push(line)
-        const answer = answers[line]
-        if (answer === undefined) return Promise.reject(new Error(`not written down: ${line}`))
-        return Promise.resolve(typeof answer === 'string' ? { exitCode: 0, stdout: answer } : answer)
-      },
-    })
-    platform.onLimitation((sentence) => told.push(sentence))
-    const [group] = await Promise.all([platform.processGroup(934), platform.processGroup(812)])
-    expect(group.map(({ pid, residentBytes, cpuMs, suspended }) => [pid, residentBytes, cpuMs, suspended])).toEqual([
-      [934, undefined, undefined, false],
-      [935, undefined, undefined, true],
-    ])
-    expect(await platform.process(934)).toEqual(group[0])
-    expect(await platform.biggestProcesses(3)).toEqual([])
-    expect(asked.filter((line) => line.includes('rss'))).toEqual([psAll, psAll])
-    expect(told).toEqual([expect.stringMatching(/^On this version of macOS ps does not report/)])
-  })
-
   test('listeners of a port are told apart by process group', async () => {
     const platform = mac({ [lsofOn52011]: afterSources('lsof.txt') })
     expect(await platform.portListeners(52_011, 934)).toEqual({
@@ -260,11 +189,6 @@ describe('processes on macOS', () => {
     expect(await platform.portListeners(52_011, 934, '192.168.1.2')).toEqual({
       ...{ ours: [], others: [{ pid: 411, command: 'node' }, all] },
     })
-  })
-
-  test('a port nobody is seen to hold is not ours', async () => {
-    const platform = mac({ [lsofOn52011]: { exitCode: 1, stdout: '' } })
-    expect(await platform.portListeners(52_011, 934)).toEqual({ ours: [], others: [] })
   })
 })
 
@@ -305,17 +229,6 @@ describe('what an agent takes over on macOS', () => {
     await expect(mac({ [sysctl]: { exitCode: 1, stdout: '' } }).bootId()).rejects.toThrow(PlatformError)
   })
 
-  test('a path with letters beyond ASCII and backslashes is read back from the escapes of lsof', async () => {
-    const platform = mac({ [lsofPlaces]: afterSources('lsof-escapes.txt') })
-    expect(await platform.workplaces()).toEqual([
-      {
-        pid: 934,
-        workingDirectory: '/Volumes/Büro/mod\\elle/work/team.qwen',
-        output: '/Volumes/Büro/2^10/日本\tlogs/team.qwen.log',
-      },
-    ])
-  })
-
   test('processes of this user are listed, and members of groups found', async () => {
     const platform = mac({ [psOwn]: afterSources('ps-own.txt') })
     expect([
@@ -349,14 +262,6 @@ describe('what an agent takes over on macOS', () => {
   ])('a variable is found behind the arguments (%j)', async (stdout, value) => {
     const platform = mac({ '/bin/ps -wwE -o command= -p 934': stdout })
     expect(await platform.variableOf(934, 'METALBAR_SERVING_DIGEST')).toBe(value)
-  })
-
-  test('a process runs as long as it can be signalled', async () => {
-    const platform = mac({})
-    expect([await platform.isRunning({ pid: process.pid }), await platform.isRunning({ pid: 2 ** 22 + 1 })]).toEqual([
-      true,
-      false,
-    ])
   })
 })
 

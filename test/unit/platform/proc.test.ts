@@ -3,7 +3,6 @@ import {
   countEstablished,
   isGone,
   parseListeningInodes,
-  parseMeminfo,
   parsePeers,
   parseStat,
 } from '../../../src/agent-core/platform/proc-files.ts'
@@ -65,25 +64,6 @@ describe('proc files', () => {
         ['2', '3'],
       ],
     ])
-  })
-
-  test('of those that listen, who gets what is sent to an address of IPv6 counts too', () => {
-    const line = (local: string, inode: number) =>
-      `   0: ${local}:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 ${inode} 1 0 100 0 0 10 0`
-    const [own, other, every] = ['000000FD000000000000000020000000', '000000FD000000000000000021000000', '0'.repeat(32)]
-    const table = ['  sl', line(own, 1), line(other, 2), line(every, 3)].join('\n')
-    expect(['::', 'fd00::20'].map((host) => parseListeningInodes(table, 8080, host))).toEqual([
-      ['1', '2', '3'],
-      ['1', '3'],
-    ])
-  })
-
-  test('meminfo without the figures is no answer', () => {
-    expect(parseMeminfo('MemTotal:       16384 kB\nMemAvailable:    8192 kB\n')).toEqual({
-      totalBytes: 16 * 1024 ** 2,
-      availableBytes: 8 * 1024 ** 2,
-    })
-    expect(parseMeminfo('MemTotal:       16384 kB\n')).toBeUndefined()
   })
 
   test('a zombie counts as gone once its last thread is', () => {
@@ -157,16 +137,5 @@ describe('proc footprints', () => {
     set(2, 'the same', 750)
     expect(await look(1, 2, 3)).toEqual({ found: { 1: 500, 2: 500 }, read: [] })
     expect(await look(1, 2)).toEqual({ found: { 1: 750, 2: 750 }, read: [1, 2] })
-  })
-
-  test('once a minute a process is read closely whether it has changed or not', async () => {
-    const { set, look, wait } = machine()
-    set(1, '10 pages', 1_000)
-    await look(1)
-    set(1, '10 pages', 1_500)
-    wait(59_999)
-    expect(await look(1)).toEqual({ found: { 1: 1_000 }, read: [] })
-    wait(1)
-    expect(await look(1)).toEqual({ found: { 1: 1_500 }, read: [1] })
   })
 })

@@ -10,8 +10,6 @@ const parsed = (...pieces: string[]) => {
   return pieces.flatMap((piece) => read(piece))
 }
 
-const known = { combined: 171, cpu: 164, gpu: 7, ane: 0, system: 5_876 }
-
 /** In the shape that each version prints. */
 const versions = {
   '0.4.0, before it printed the power of RAM':
@@ -38,27 +36,6 @@ test('a line counts when its end is there, however the output is cut into pieces
       expect(parsed(...ends.slice(1).map((end, index) => text.slice(ends[index], end)))).toEqual(whole)
     }),
   )
-})
-
-describe('what is no sample is none, and takes none with it', () => {
-  test.each([
-    ['a line that is no JSON', 'Error: "Failed to create subscription"\n'],
-    ['a warning between two samples', 'macmon: residency state count (17) does not match DVFS table length (15)\n'],
-    ['a truncated line', `${macmonLine(recorded).slice(0, 60)}\n`],
-    ['two lines that ran into each other', `${macmonLine(recorded).trimEnd()}${macmonLine(recorded)}`],
-    ['a line in the middle of another', `${macmonLine(recorded).slice(0, 60)}${macmonLine(recorded)}`],
-    ['JSON that is no object', '[0.2, 0.1]\n7\nnull\n"all_power"\n'],
-    ['a sum that is not a number, which JSON prints as null', macmonLine({ ...recorded, combined: 'null' })],
-    ['NaN as it is no JSON', macmonLine({ ...recorded, combined: 'NaN' })],
-    ['a sum as text', macmonLine({ ...recorded, combined: '"0.171"' })],
-    ['a sum with a decimal comma', macmonLine({ ...recorded, combined: '0,171' })],
-    ['a negative sum', macmonLine({ ...recorded, combined: -171 })],
-    ['an infinite one', macmonLine({ ...recorded, combined: '1e999' })],
-    ['no sum', macmonLine({ cpu: 1, gpu: 2 })],
-    ['a line of more than 64 KB', `{"all_power":1,"x":"${'x'.repeat(70_000)}"}\n`],
-  ])('%s', (_, text) => {
-    expect(parsed(text + macmonLine(recorded))).toEqual([known])
-  })
 })
 
 describe('of a sample, what cannot be true is not reported', () => {

@@ -109,18 +109,6 @@ describe('power is measured while it is asked for: seldom, and as often as is se
     expect(await it.standIns.calls()).toEqual(['-n powermetrics --samplers cpu_power,gpu_power -i 1000'])
   })
 
-  test('it goes on for who follows, however long ago the last look was', async () => {
-    await using it = await trial({ options: { lookMs: 50 } })
-    it.hasReaders = true
-    it.power.look()
-    await it.measures()
-    await it.standIns.print({ cpu: 4_000, gpu: 8_000, ane: 0, combined: 12_000 })
-    await eventually(() => it.power.figures?.combinedWatts === 12)
-    expect(await it.standIns.calls()).toHaveLength(1)
-    it.hasReaders = false
-    await eventually(() => it.power.intervalMs === 10_000, { what: 'nobody to look any more' })
-  })
-
   test('it is measured every 10 s while nobody looks, until it is not asked for any more', async () => {
     await using it = await trial({ options: { lookMs: 200 } })
     it.power.settingsChanged()
@@ -138,17 +126,6 @@ describe('power is measured while it is asked for: seldom, and as often as is se
     await it.nothingRuns()
     const every = (ms: number) => `-n powermetrics --samplers cpu_power,gpu_power -i ${ms}`
     expect(await it.standIns.calls()).toEqual([every(10_000), every(1_000), every(10_000)])
-  })
-
-  test('it ends with the agent, and with it all that sudo started', async () => {
-    await using it = await trial()
-    it.power.look()
-    await it.measures()
-    expect(await it.standIns.living()).toBe(2)
-    await it.power[Symbol.asyncDispose]()
-    await it.nothingRuns()
-    it.power.look()
-    expect([it.power.figures, await it.standIns.calls()]).toEqual([undefined, [expect.anything()]])
   })
 })
 
@@ -185,14 +162,6 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     await it.state('measuring')
   })
 
-  test('so is one whose output cannot be read', async () => {
-    await using it = await trial({ options: { stallMs: 500 } })
-    await it.standIns.print({ combined: 'nan' })
-    it.power.look()
-    await it.says('powermetrics printed no power for 0.5 s')
-    await it.nothingRuns()
-  })
-
   test.each<[PowerMode, string]>([
     [
       'asks',
@@ -220,13 +189,6 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     expect(await it.state('failed')).toBe('sudo cannot be started: spawn /no/sudo ENOENT. The agent tries again.')
   })
 
-  test('a system that starts no process at all', async () => {
-    const commands = { sudo: '/no/sudo\0', powermetrics: '/no/powermetrics' }
-    await using it = await trial({ options: { commands } })
-    it.power.look()
-    expect(await it.state('failed')).toMatch(/^sudo cannot be started: .* The agent tries again\.$/)
-  })
-
   test('a rule of sudo that is taken away while power is measured is said, and its return counts', async () => {
     await using it = await trial()
     it.power.look()
@@ -239,39 +201,12 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     await it.state('measuring')
   })
 
-  test('a defect of what takes the figures ends neither the measurement nor the agent, and is logged', async () => {
-    let defects = 0
-    const onChange = (figures: PowerFigures | undefined): void => {
-      if (figures === undefined || defects === 2) return
-      defects += 1
-      throw new Error('a defect')
-    }
-    await using it = await trial({ options: { onChange } })
-    it.power.look()
-    await eventually(() => defects === 2 && it.power.figures)
-    await it.standIns.print({ cpu: 4_000, gpu: 8_000, ane: 0, combined: 12_000 })
-    await eventually(() => it.power.figures?.combinedWatts === 12)
-    expect(await it.standIns.calls()).toHaveLength(1)
-    expect(it.log.warnings.map(({ message }) => message)).toEqual(Array(2).fill('a defect in the reader of power'))
-    await it.power[Symbol.asyncDispose]()
-    await it.nothingRuns()
-  })
-
   test('it waits twice as long after each failure in a row', async () => {
     await using it = await trial({ mode: 'asks', options: { backOff: { firstMs: 100, maxMs: 60_000 } } })
     const from = performance.now()
     it.power.look()
     await eventually(async () => (await it.standIns.calls()).length >= 4)
     expect(performance.now() - from).toBeGreaterThan(100 + 200 + 400)
-  })
-
-  test('the same failure again is logged once, and the rule that comes counts', async () => {
-    await using it = await trial({ mode: 'asks' })
-    it.power.look()
-    await eventually(async () => (await it.standIns.calls()).length >= 2)
-    await it.standIns.mode('measures')
-    await it.state('measuring')
-    expect(it.log.warnings).toHaveLength(1)
   })
 })
 
@@ -344,17 +279,6 @@ describe('macmon measures without root where that is set', () => {
     await eventually(() => it.power.view?.message.includes('sudo killall -9 powermetrics'))
     expect(await it.standIns.calls()).toEqual([expect.stringMatching(/^-n powermetrics/), 'macmon -i 1000 pipe'])
     await it.standIns.end()
-  })
-
-  test('one that is not installed is said with what to do, and counts once it is', async () => {
-    await using it = await trial({ settings: { source: 'macmon' } })
-    it.power.look()
-    expect(await it.state('failed')).toBe(
-      'macmon is not installed here: install it with "brew install macmon", or give its path with --macmon-bin. The agent tries again.',
-    )
-    it.homebrewFolders = [path.dirname(it.standIns.macmon)]
-    await it.state('measuring')
-    expect(await it.standIns.calls()).toEqual(['macmon -i 1000 pipe'])
   })
 
   test.each<[PowerMode, string]>([

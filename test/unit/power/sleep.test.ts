@@ -64,25 +64,6 @@ function sleepOf(states: Map<string, ServerState>, refresh: () => Promise<unknow
   return { sleep, passes }
 }
 
-test('a second word that the machine woke publishes nothing that has not answered since', async () => {
-  await using server = await new HeldServer().listen()
-  const { sleep, passes } = sleepOf(new Map([['a', server.state]]))
-  using _ = sleep
-  await sleep.suspend()
-  const first = sleep.resume()
-  await eventually(() => server.asked > 0)
-  const second = sleep.resume()
-  await first
-  expect(sleep.silenceOf('a')).toBe('unverified')
-  server.answers = true
-  await second
-  expect([
-    sleep.silenceOf('a'),
-    passes.at(-1),
-    passes.slice(0, -1).filter((pass) => pass.endsWith('published')),
-  ]).toEqual([undefined, 'a: published', []])
-})
-
 test('nothing is published before it is known where the machine woke, unless that takes long', async () => {
   await using server = await new HeldServer().listen()
   server.answers = true
@@ -114,30 +95,6 @@ test('what answers after a sleep with an error is not published for that', async
   server.status = 200
   await woken
   expect(sleep.silenceOf('a')).toBeUndefined()
-})
-
-test('what stays silent for a long time is not published for that, until it is ready no more', async () => {
-  await using server = await new HeldServer().listen()
-  const states = new Map<string, ServerState>([['a', server.state]])
-  const clock = vi.spyOn(performance, 'now')
-  const { sleep } = sleepOf(states)
-  using _ = sleep
-  try {
-    await sleep.suspend()
-    let isOver = false
-    const woken = sleep.resume().then(() => (isOver = true))
-    await eventually(() => server.asked > 0)
-    const real = performance.now()
-    clock.mockImplementation(() => real + 600_000)
-    const { asked } = server
-    await eventually(() => server.asked > asked + 1)
-    expect([isOver, sleep.silenceOf('a')]).toEqual([false, 'unverified'])
-    states.set('a', { ...server.state, healthy: false })
-    await woken
-    expect(sleep.silenceOf('a')).toBeUndefined()
-  } finally {
-    clock.mockRestore()
-  }
 })
 
 describe('a machine that is awake', () => {

@@ -125,13 +125,6 @@ test.each<[string, Partial<StayAwakeOptions>]>([
   expect([awake.isKeptAwake, facts.holds, facts.asked]).toEqual([false, 0, 0])
 })
 
-test('on a supply that is not known it is held where battery counts too', async () => {
-  const { awake, become } = machine({ source: () => undefined })
-  become(loading)
-  await pass(0)
-  expect(awake.isKeptAwake).toBe(true)
-})
-
 test('while a model is in memory it is held without any request, where a person wants that', async () => {
   const { awake, become, facts } = machine({ policy: () => 'while-loaded' })
   await pass(600_000)
@@ -154,16 +147,6 @@ test('it is let go when the plug is pulled, and held again on mains', async () =
   awake.review()
   await pass(0)
   expect(awake.isKeptAwake).toBe(true)
-})
-
-test('what ends by itself is not begun again within a minute', async () => {
-  const { facts } = machine()
-  facts.requests = 1
-  facts.endsAtOnce = true
-  await pass(59_000)
-  expect(facts.holds).toBe(1)
-  await pass(60_000)
-  expect(facts.holds).toBe(2)
 })
 
 test('what cannot be begun is told once, and tried again after a minute, until it can be', async () => {
@@ -199,14 +182,4 @@ test('what ends at once is told once as failed and never as held, and a pause be
   expect(facts.holds).toBe(1)
   await pass(600_000)
   expect(messagesIn(log)).toEqual(['not kept awake'])
-})
-
-test('the end of the agent lets it go', async () => {
-  const { awake, facts } = machine()
-  facts.requests = 1
-  await pass(20_000)
-  await awake[Symbol.asyncDispose]()
-  expect(awake.isKeptAwake).toBe(false)
-  await pass(120_000)
-  expect(facts.holds).toBe(1)
 })

@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { PowerSupply } from '../../../src/agent-core/platform/power-supply.ts'
 import { Supply, type SupplyOptions } from '../../../src/agent-core/power/supply.ts'
-import { supplyLine } from '../../../src/contract/power.ts'
 import { Recorder } from '../../support/running-agent.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
@@ -74,21 +73,6 @@ test('a battery is looked at every quarter of a minute while that is needed, at 
   watch.review()
   await vi.advanceTimersByTimeAsync(140_000)
   expect([unneeded, atOnce, needed, looks]).toEqual([1, 2, 6, 6])
-})
-
-test('one look at what is known is never older than a quarter of a minute', async () => {
-  let looks = 0
-  await using watch = supplyOf(() => Promise.resolve(((looks += 1), onMains)))
-  await watch.look()
-  await watch.fresh()
-  const before = looks
-  await vi.advanceTimersByTimeAsync(20_000)
-  await watch.fresh()
-  expect([before, looks]).toEqual([1, 2])
-})
-
-test('a supply that is not known is not said to be mains', () => {
-  expect(supplyLine({ lowPowerMode: false, isKeptAwake: true })).toBe('kept awake while models work')
 })
 
 test('a change that the system tells of in the middle of a look is looked at again', async () => {

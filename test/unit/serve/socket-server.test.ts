@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdir, stat, writeFile } from 'node:fs/promises'
+import { stat, writeFile } from 'node:fs/promises'
 import { connect, createServer, type Socket } from 'node:net'
 import path from 'node:path'
 import { execa } from 'execa'
@@ -15,7 +15,7 @@ import { serveOnSocket, type SocketServer } from '../../../src/serve/socket-serv
 import { Heard } from '../../support/carriers/heard.ts'
 import { RecordingDoor } from '../../support/carriers/recording-door.ts'
 import { eventually } from '../../support/eventually.ts'
-import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
+import { sampleService } from '../../support/sample-snapshot.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 interface World extends AsyncDisposable {
@@ -83,34 +83,6 @@ const hello = { type: 'hello', protocol: 1, version: '1.2.3' }
 test('the socket and its folder are for their owner alone', async () => {
   const modes = [(await stat(world.socketPath)).mode & 0o777, (await stat(world.stateDir)).mode & 0o777]
   expect(modes).toEqual([0o600, 0o700])
-})
-
-test('a snapshot carries the time at which it was asked for', async () => {
-  await using agent = await client()
-  const before = new Date().toISOString()
-  const snapshot = await agent.snapshot()
-  expect({ snapshot, fresh: snapshot.now >= before }).toEqual({
-    snapshot: { ...sampleSnapshot(), now: snapshot.now },
-    fresh: true,
-  })
-})
-
-test('a snapshot of a thousand services arrives whole', async () => {
-  const services = Array.from({ length: 1_000 }, (_, index) => sampleService({ name: `service-${index}` }))
-  world.door.show({ services })
-  await using agent = await client()
-  expect((await agent.snapshot()).services).toEqual(services)
-})
-
-test('a follower gets the state at once and again after a change, without asking', async () => {
-  await using agent = await client()
-  const heard = new Heard<AgentSnapshot>()
-  agent.follow(heard)
-  for (const revision of [1, 2, 3]) {
-    await eventually(() => heard.items.at(-1)?.revision === revision)
-    if (revision < 3) revise(revision + 1)
-  }
-  expect(heard.items.map(({ revision }) => revision)).toEqual([1, 2, 3])
 })
 
 test('many changes in a row reach a follower as four snapshots a second, the last one included', async () => {
@@ -232,23 +204,6 @@ describe('a log that is followed', () => {
     end: { fileId: 'f', offset: from + count },
   })
 
-  test('arrives chunk by chunk, and nobody reads the file for one who left', async () => {
-    await using agent = await client()
-    const heard = new Heard<LogChunk>()
-    const leave = agent.stream({ name: 'log', service }, heard)
-    await eventually(() => world.door.readers.size === 1)
-    world.door.print(lines(0, 2))
-    world.door.print(lines(2, 1))
-    await eventually(() => heard.items.length === 2)
-    leave()
-    await eventually(() => world.door.readers.size === 0)
-    expect([world.door.streams, heard.items, heard.ends]).toEqual([
-      [{ name: 'log', service }],
-      [lines(0, 2), lines(2, 1)],
-      [],
-    ])
-  })
-
   test('ends with the reason, and the connection goes on', async () => {
     await using agent = await client()
     const heard = new Heard<LogChunk>()
@@ -309,21 +264,6 @@ describe('a thousand messages at once', () => {
       true,
     ])
     socket.destroy()
-  })
-
-  test('of different kinds over the client each get their own answer', async () => {
-    await using agent = await client()
-    const results = await Promise.all(
-      Array.from({ length: 1_000 }, (_, index) =>
-        index % 2 === 0
-          ? agent.command({ name: 'selectContext', context: `c${index}` }).then(({ outcome }) => outcome)
-          : agent.snapshot().then(({ bootId }) => bootId),
-      ),
-    )
-    expect([results, world.door.commands.length]).toEqual([
-      Array.from({ length: 1_000 }, (_, index) => (index % 2 === 0 ? 'done' : 'boot-1')),
-      500,
-    ])
   })
 })
 
@@ -459,19 +399,6 @@ describe('starting', () => {
       message: `The socket ${socketPath} cannot be used: there is a file in its place that is not a socket.`,
     })
   })
-
-  test('a folder that is not there is made, and one open to others is closed to them', async () => {
-    await using folder = await temporaryFolder()
-    const open = path.join(folder.dir, 'open')
-    await mkdir(open, { mode: 0o755 })
-    const results = [
-      await serve(path.join(open, 'agent.sock'), open),
-      await serve(path.join(folder.dir, 'new', 'agent.sock'), 'x'),
-    ]
-    const modes = [(await stat(open)).mode & 0o777, (await stat(path.join(folder.dir, 'new'))).mode & 0o777]
-    for (const result of results) if (result.ok) await result.server.close()
-    expect({ ok: results.map(({ ok }) => ok), modes }).toEqual({ ok: [true, true], modes: [0o700, 0o700] })
-  })
 })
 
 describe('the end', () => {
@@ -490,18 +417,6 @@ describe('the end', () => {
     await expect(stat(world.socketPath)).rejects.toThrow('ENOENT')
     await expect(client()).rejects.toMatchObject({ name: 'LinkError', code: 'gone' })
     expect([heard.map(({ ends }) => ends), world.door.readers.size]).toEqual([[[gone], [gone]], 0])
-  })
-
-  test('whoever asks or listens after it is told at once, and nothing is left unhandled', async () => {
-    const agent = await client()
-    await world.server.close()
-    await expect(agent.snapshot()).rejects.toEqual(gone)
-    const heard = new Heard<AgentSnapshot>()
-    const left = new Heard<AgentSnapshot>()
-    agent.follow(heard)
-    agent.follow(left)()
-    await eventually(() => heard.ends.length === 1)
-    expect([heard.ends, left.ends]).toEqual([[gone], []])
   })
 })
 
@@ -524,10 +439,6 @@ describe('a client meets', () => {
       server.close()
     }
   }
-
-  test('something else on the socket', async () => {
-    expect(await strangerSaying('220 mail ready\n')).toBe('What is listening there is not a Metalbar agent.')
-  })
 
   test('an agent that is stopped in a debugger', async () => {
     expect(await strangerSaying('', 50)).toBe('The agent did not say hello within 0.05 s.')

@@ -3,7 +3,6 @@ import { request as httpRequest, type IncomingHttpHeaders, type IncomingMessage 
 import { connect, type Socket } from 'node:net'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
-import type { LogChunk } from '../../../src/contract/log.ts'
 import { heartbeatMs, httpPaths, maxBodyBytes } from '../../../src/contract/http.ts'
 import { verbNames } from '../../../src/contract/app-bridge.ts'
 import { WindowServer, type WindowServerOptions } from '../../../src/serve/http/window-server.ts'
@@ -488,67 +487,6 @@ describe('streams', () => {
       200,
     ])
   })
-
-  test('a reader that pauses is told how much of a log it missed, and costs no memory', async () => {
-    const { port, authorization } = await session()
-    const body = JSON.stringify({ name: 'log', service: { namespace: 'default', name: 'qwen' } })
-    const { socket, received } = await rawRequest(
-      port,
-      `POST ${httpPaths.stream} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: ${authorization}\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
-    )
-    await eventually(() => door.readers.size === 1)
-    socket.pause()
-    const before = process.memoryUsage().heapUsed
-    for (let at = 0; at < 2_000; at++) door.print(linesAt(at * 100, 100))
-    const grown = process.memoryUsage().heapUsed - before
-    socket.resume()
-    await eventually(() => received().includes('"end":{"fileId":"f","offset":200000}'), { what: 'the newest lines' })
-    const items = (received().split('\r\n\r\n')[1] ?? '')
-      .trim()
-      .split('\n')
-      .map((line) => (JSON.parse(line) as { item: LogChunk }).item)
-    const skipped = items.flatMap(({ gap }) =>
-      gap === undefined ? [] : [Number(/^Skipped ([\d,]+) lines\.$/.exec(gap)?.[1]?.replaceAll(',', ''))],
-    )
-    const sum = (numbers: number[]) => numbers.reduce((total, one) => total + one, 0)
-    expect([
-      skipped.length > 0,
-      sum(skipped) + sum(items.map(({ lines }) => lines.length)),
-      grown < 50 * 1_024 * 1_024,
-    ]).toEqual([true, 200_000, true])
-  })
-
-  test('a follower that does not read gets the latest state when it reads again', async () => {
-    const { port, authorization } = await session()
-    const { socket, received } = await rawRequest(port, followHead(authorization).replace('1.1', '1.0'))
-    await eventually(() => received().includes('"revision":1,'))
-    socket.pause()
-    const notices = Array.from({ length: 50_000 }, (_, index) => `A true sentence, number ${index}.`)
-    let revision = 1
-    const later = performance.now() + 1_500
-    await eventually(() => {
-      door.show({ revision: ++revision, notices })
-      return performance.now() > later
-    })
-    door.show({ revision: 1_000_000, notices: [] })
-    socket.resume()
-    await eventually(() => received().includes('"revision":1000000,'), { what: 'the latest revision' })
-    const sent = (received().split('\r\n\r\n')[1] ?? '').trim().split('\n').length
-    expect(sent).toBeLessThan(6)
-  })
-
-  test('end with their agent, which says so', async () => {
-    const { port, authorization } = await session()
-    const { socket, received } = await rawRequest(port, followHead(authorization).replace('1.1', '1.0'))
-    await eventually(() => received().includes('"type":"next"'))
-    const closed = once(socket, 'close')
-    await server.close()
-    await closed
-    expect([received().trim().split('\n').at(-1), door.followers]).toEqual([
-      '{"type":"end","code":"gone","message":"The agent ended."}',
-      0,
-    ])
-  })
 })
 
 describe('the page', () => {
@@ -576,15 +514,6 @@ describe('the page', () => {
         date: '',
         'content-length': '',
       })),
-    ])
-  })
-
-  test('is cached where its name says its content, and not where it does not', async () => {
-    const { port } = await minted()
-    const files = [await ask(port, '/assets/index-Ab3_-xYz.js'), await ask(port, '/assets/plain.css')]
-    expect(files.map(({ headers }) => [headers['content-type'], headers['cache-control']])).toEqual([
-      ['text/javascript; charset=utf-8', 'public, max-age=31536000, immutable'],
-      ['text/css; charset=utf-8', 'no-cache'],
     ])
   })
 
@@ -622,18 +551,6 @@ describe('the page', () => {
       '',
     ])
   })
-
-  test('that was never built is said to be missing, and may be asked for again', async () => {
-    const missing = path.join(folder.dir, 'later')
-    await server.close()
-    server = windowServer({ folder: missing })
-    await expect(server.open()).rejects.toMatchObject({
-      code: 'refused',
-      message: `There is no window in ${missing}: run make build.`,
-    })
-    await writeWindow(missing)
-    await expect(server.open()).resolves.toMatch(/^http:\/\/127\.0\.0\.1:\d+\/#token=[\w-]{43}$/)
-  })
 })
 
 test('a port that is in use, by others or by this window, is named', async () => {
@@ -649,10 +566,4 @@ test('a port that is in use, by others or by this window, is named', async () =>
   })
   await expect(server.open(port)).resolves.toContain(`:${port}/#token=`)
   await other.close()
-})
-
-const linesAt = (from: number, count: number): LogChunk => ({
-  lines: Array.from({ length: count }, (_, index) => `line ${from + index} ${'x'.repeat(90)}`),
-  start: { fileId: 'f', offset: from },
-  end: { fileId: 'f', offset: from + count },
 })

@@ -229,40 +229,6 @@ describe('a server that an agent left behind', () => {
     expect(await livingPids(pid)).toEqual([])
   })
 
-  test('and ends is seen to end, with its last words', async () => {
-    await using room = await ServerRoom.create()
-    const pid = await serverLeftIn(room, {
-      crash: { message: 'ggml_metal: error: out of memory' },
-      crashAfterRequests: 1,
-    })
-    await adoptIn(room)
-    const { port } = await room.reached('ready')
-    await fetch(`http://127.0.0.1:${port}/completion`, { method: 'POST', body: '{"n_predict":1}' }).catch(
-      () => undefined,
-    )
-    expect(await room.settled()).toMatchObject({
-      cause: 'itself',
-      outOf: 'serving',
-      code: null,
-      signal: null,
-      failures: 1,
-      firstError: 'ggml_metal: error: out of memory',
-    })
-    expect(await livingPids(pid)).toEqual([])
-  })
-
-  test('and hangs counts as what it was no longer than any other would, and is ended like any other', async () => {
-    const quick = { everyMs: 100, answerWithinMs: 50, followUpMs: 50, misses: 2, hungMisses: 4 }
-    await using room = await ServerRoom.create({ liveness: { ...livenessTimings, ...quick } })
-    const pid = await serverLeftIn(room)
-    process.kill(pid, 'SIGSTOP')
-    await adoptIn(room)
-    const doubted = await room.reached('starting', { where: ({ unasked }) => unasked !== true })
-    expect(doubted).toMatchObject({ kind: 'starting', pid })
-    expect(await room.settled()).toMatchObject({ cause: 'hung', failures: 1 })
-    expect(await livingPids(pid)).toEqual([])
-  })
-
   test('and cannot be asked, as this agent may open no more files, counts as what it was until it can', async () => {
     const quick = { everyMs: 100, answerWithinMs: 500, followUpMs: 50, misses: 2, hungMisses: 4 }
     let seesFrom = Infinity
@@ -293,13 +259,6 @@ describe('a server that an agent left behind', () => {
     } finally {
       process.kill(-pid, 'SIGKILL')
     }
-  })
-
-  test('is taken over by what the ledger says where workplaces cannot be seen', async () => {
-    await using room = await ServerRoom.create()
-    const pid = await serverLeftIn(room)
-    await adoptIn(room, { workplaces: () => Promise.reject(new Error('lsof hangs.')) })
-    expect(await room.reached('ready')).toMatchObject({ pid })
   })
 
   test('and died since without its children has these ended', async () => {

@@ -93,29 +93,6 @@ test('once drains are cut no stop waits for requests, whether it is under way or
   expect(await Promise.all(answers)).toEqual(['cut', 'cut'])
 })
 
-test('a second stop that does not wait for requests ends the wait of the first', async () => {
-  await using room = await ServerRoom.create()
-  room.start({ tokenMs: 60_000 })
-  const { port } = await room.reached('ready')
-  const answer = ask(port)
-  await untilInFlight(port)
-  const patient = room.servers.stop('a/b')
-  expect([await room.servers.stop('a/b', { drainMs: 0 }), await patient, await answer]).toEqual([
-    { stopped: true },
-    { stopped: true },
-    'cut',
-  ])
-})
-
-test('skipping a wait where there is none does nothing', async () => {
-  await using room = await ServerRoom.create()
-  room.start()
-  await room.reached('ready')
-  room.servers.skipDrain('a/b')
-  room.servers.skipDrain('never/was')
-  expect(room.servers.get('a/b')).toMatchObject({ kind: 'ready' })
-})
-
 test('a server that counts its requests is not held up by a connection that a client merely keeps', async () => {
   await using room = await ServerRoom.create()
   room.start()
@@ -164,19 +141,6 @@ test('a server that says nothing for a moment keeps its last count, whoever else
   expect(stoppings(room)).toEqual(['none', 1, 0, 'none'])
 })
 
-test('a server that is silent from the first look on has as many requests as connections', async () => {
-  await using room = await ServerRoom.create()
-  room.start({ tokenMs: 20 })
-  const { port, pid } = await room.reached('ready')
-  const answer = ask(port)
-  await untilInFlight(port)
-  process.kill(pid, 'SIGSTOP')
-  const stopping = room.servers.stop('a/b')
-  await room.reached('stopping', { where: ({ drain }) => (drain?.requestsInFlight ?? 0) > 0 })
-  process.kill(pid, 'SIGCONT')
-  expect([await answer, await stopping]).toEqual(['answered', { stopped: true }])
-})
-
 describe('a server that counts', () => {
   interface Counters {
     readonly requests: number
@@ -223,38 +187,4 @@ describe('a server that counts', () => {
     const { afterMs } = await drained((look) => ({ requests: 0, work: Math.min(look, 3) }))
     expect(afterMs).toBeGreaterThanOrEqual(1_000)
   })
-
-  test('is looked at for a moment only where there was none', async () => {
-    const { looks } = await drained(() => ({ requests: 0, work: 5 }))
-    expect(looks).toBeLessThanOrEqual(3)
-  })
-})
-
-test('a server that crashes meanwhile is over, and was stopped', async () => {
-  await using room = await ServerRoom.create()
-  room.start({ tokenMs: 60_000 })
-  const { port, pid } = await room.reached('ready')
-  const answer = ask(port)
-  await untilInFlight(port)
-  const stopping = room.servers.stop('a/b')
-  await room.reached('stopping', { where: ({ drain }) => drain !== undefined })
-  process.kill(pid, 'SIGKILL')
-  expect([await stopping, await answer]).toEqual([{ stopped: true }, 'cut'])
-  expect(room.servers.get('a/b')).toMatchObject({ cause: 'stopped', signal: 'SIGKILL', failures: 0 })
-})
-
-test('several servers finish their requests at the same time', async () => {
-  await using room = await ServerRoom.create()
-  const keys = ['n/a', 'n/b', 'n/c']
-  for (const key of keys) room.start({ tokenMs: 50 }, {}, key)
-  const ports = await Promise.all(keys.map(async (key) => (await room.reached('ready', { key })).port))
-  const answers = ports.map((port) => ask(port))
-  await Promise.all(ports.map((port) => untilInFlight(port)))
-  await room.servers.stopAll()
-  expect(await Promise.all(answers)).toEqual(['answered', 'answered', 'answered'])
-  const firstExit = room.changes.findIndex(({ state }) => state.kind === 'exited')
-  const waitingBefore = room.changes
-    .slice(0, firstExit)
-    .filter(({ state }) => state.kind === 'stopping' && state.drain?.requestsInFlight === 1)
-  expect(waitingBefore.map(({ key }) => key).sort()).toEqual(keys)
 })

@@ -1,34 +1,7 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { performance } from 'node:perf_hooks'
-import { fileURLToPath } from 'node:url'
 import { stripVTControlCharacters } from 'node:util'
-import { describe, expect, test } from 'vitest'
-import { z } from 'zod'
-import { eventually } from '../../support/eventually.ts'
+import { expect, test } from 'vitest'
 import { livingPids, platform, ServerRoom } from './server-room.ts'
-
-test('a kill from outside is told within 200 ms, with its signal', async () => {
-  await using room = await ServerRoom.create()
-  room.start()
-  const { pid } = await room.reached('ready')
-  expect(room.servers.runningRuntimeOf('a/b')).toBe('llama-server')
-  const told = new Promise<number>((resolve) => {
-    room.servers.onChange((_, state) => state.kind === 'exited' && resolve(performance.now()))
-  })
-  const killedAt = performance.now()
-  process.kill(pid, 'SIGKILL')
-  expect((await told) - killedAt).toBeLessThan(200)
-  expect(await room.settled()).toMatchObject({
-    cause: 'itself',
-    outOf: 'serving',
-    code: null,
-    signal: 'SIGKILL',
-    failures: 1,
-  })
-  expect(room.servers.runningRuntimeOf('a/b')).toBeUndefined()
-})
 
 test.each([
   [
@@ -115,44 +88,4 @@ test('noise does no harm: 200 readable lines are kept, and the rest stays in the
   })
   expect(tail.join('')).toBe(stripVTControlCharacters(tail.join('').replaceAll('\0', '')))
   expect((await readFile(room.files().logFile)).length).toBeGreaterThan(2_000_000)
-})
-
-test('lines of a megabyte are cut', async () => {
-  await using room = await ServerRoom.create()
-  room.start({ noise: { lines: 3, lineBytes: 1_000_000 }, crashAfterMs: 300, crash: { message: 'error: enough' } })
-  expect((await room.settled()).firstError).toBe('error: enough')
-})
-
-test('a listener that fails stops neither the others nor the server', async () => {
-  await using room = await ServerRoom.create()
-  room.servers.onChange(() => {
-    throw new Error('a listener of ours has a bug')
-  })
-  const seen: string[] = []
-  const off = room.servers.onChange((_, state) => seen.push(state.kind))
-  room.start()
-  await room.reached('ready')
-  off()
-  await room.servers.stop('a/b')
-  expect(seen).toEqual(['starting', 'starting', 'ready'])
-})
-
-describe('servers outlive the agent', () => {
-  test.each(['killed', 'ending by itself'])('%s', async (how) => {
-    await using room = await ServerRoom.create()
-    const script = fileURLToPath(new URL('agent-that-ends.ts', import.meta.url))
-    const agent = spawn(process.execPath, [script, room.folder], { stdio: ['ignore', 'pipe', 'inherit'] })
-    const ended = once(agent, 'exit')
-    const [line] = (await once(agent.stdout, 'data')) as [Buffer]
-    const { pid, logFile } = z.object({ pid: z.number(), logFile: z.string() }).parse(JSON.parse(line.toString()))
-    try {
-      if (how === 'killed') agent.kill('SIGKILL')
-      expect(await ended).toEqual(how === 'killed' ? [null, 'SIGKILL'] : [0, null])
-      const before = (await readFile(logFile)).length
-      await eventually(async () => (await readFile(logFile)).length > before)
-      expect((await platform.process(pid))?.groupId).toBe(pid)
-    } finally {
-      process.kill(-pid, 'SIGKILL')
-    }
-  })
 })

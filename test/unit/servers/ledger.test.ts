@@ -1,7 +1,5 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { Ledger, type LedgerEntry } from '../../../src/agent-core/servers/ledger.ts'
@@ -107,37 +105,6 @@ test.each([
     next: { entries: [entry], notice: undefined },
     mode: 0o600,
   })
-})
-
-test('changes of one moment are one write', async () => {
-  await using folder = await temporaryFolder()
-  const ledger = open(folder.dir)
-  await ledger.load()
-  const nameOf = (key: string) => `${key.replace('/', '.')}/1`
-  const keys = Array.from({ length: 50 }, (_, number) => `a/s${number}`)
-  for (const key of keys) ledger.keep({ ...entry, key, workingDirectory: `/state/runs/${nameOf(key)}/work` })
-  ledger.forget(nameOf('a/s7'))
-  await ledger.close()
-  ledger.keep(entry)
-  const { entries } = await open(folder.dir).load()
-  expect([entries.map(({ key }) => key), await readdir(folder.dir)]).toEqual([
-    keys.filter((key) => key !== 'a/s7'),
-    ['ledger.json'],
-  ])
-})
-
-test('a process that ended before it was looked at is not identified, and nobody is warned of that', async () => {
-  await using folder = await temporaryFolder()
-  const warnings: string[] = []
-  const log = { ...silentLog, warn: (message: string) => void warnings.push(message) }
-  const ledger = new Ledger({ file: join(folder.dir, 'ledger.json'), platform, log })
-  ledger.keep(entry)
-  const child = spawn(process.execPath, ['--version'])
-  await once(child, 'close')
-  await ledger.identify('a.b/1', child.pid ?? 0)
-  await ledger.close()
-  const { entries } = await open(folder.dir).load()
-  expect([entries, warnings]).toEqual([[entry], []])
 })
 
 test('a note that could not be written is in no later one', async () => {

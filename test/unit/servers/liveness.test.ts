@@ -6,10 +6,9 @@ import {
   watchLiveness,
   type Advance,
 } from '../../../src/agent-core/servers/liveness.ts'
-import { cpuMsOf } from '../../../src/agent-core/servers/process-group.ts'
 import type { Use } from '../../../src/agent-core/servers/poller.ts'
 import { eventually } from '../../support/eventually.ts'
-import { ask, livingPids, ServerRoom, untilInFlight } from './server-room.ts'
+import { ask, ServerRoom, untilInFlight } from './server-room.ts'
 
 const never = 1_000_000
 const liveness = {
@@ -52,14 +51,6 @@ describe('requests in flight', () => {
   })
 })
 
-test('processor time of which a part is not told is not known', () => {
-  expect([cpuMsOf([{ cpuMs: 10 }, { cpuMs: 20 }]), cpuMsOf([{ cpuMs: 10 }, {}]), cpuMsOf([])]).toEqual([
-    30,
-    undefined,
-    0,
-  ])
-})
-
 test('a server that is suspended is unhealthy after several misses, and healthy with its next answer; it is the same process', async () => {
   await using room = await ServerRoom.create({ liveness })
   room.start()
@@ -76,26 +67,6 @@ test('a server that is suspended is unhealthy after several misses, and healthy 
   expect([unhealthy, healthy]).toEqual([
     { ...same, healthy: false, trouble: 'suspended' },
     { ...same, healthy: true },
-  ])
-})
-
-test('a server that stays suspended is ended, which counts as a failure', async () => {
-  await using room = await ServerRoom.create({ liveness: { ...liveness, hungMisses: 5 } })
-  room.start({}, { stopGraceMs: 50 })
-  const { pid } = await room.reached('ready')
-  process.kill(pid, 'SIGSTOP')
-  expect(await room.settled()).toMatchObject({
-    cause: 'hung',
-    outOf: 'serving',
-    signal: 'SIGKILL',
-    failures: 1,
-    retryAt: expect.any(Number) as number,
-    message:
-      'sample-server.cjs was suspended (by SIGSTOP, a terminal or a debugger) and stopped answering, so the agent stopped it.',
-  })
-  expect([room.kinds(), await livingPids(pid)]).toEqual([
-    ['starting', 'starting', 'ready', 'ready', 'stopping', 'exited', 'settled'],
-    [],
   ])
 })
 

@@ -1,11 +1,11 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { copyFile, mkdir, open, readFile, rm, writeFile, readdir, utimes } from 'node:fs/promises'
+import { copyFile, mkdir, open, readFile, writeFile, readdir, utimes } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { expect, test, vi } from 'vitest'
-import { nextLookMs, ServiceOutput } from '../../../src/agent-core/servers/output.ts'
+import { ServiceOutput } from '../../../src/agent-core/servers/output.ts'
 import { serverFolders, type RunFolder } from '../../../src/agent-core/servers/run-folder.ts'
 import { eventually } from '../../support/eventually.ts'
 import { exists } from '../../support/exists.ts'
@@ -33,22 +33,6 @@ test('a file that is too long is moved to a piece named by its place in the run,
     { '': 4, '.000000000000011': 10, '.000000000000021': 8 },
   ])
   expect(await room.log.extent()).toMatchObject({ from: 11, to: 33 })
-})
-
-test('what somebody put beside it is no piece of it', async () => {
-  await using room = await OutputRoom.create({ bytes: 1_000, count: 2 })
-  await room.write('its own')
-  for (const name of ['7', '0000000000000x7', 'bak']) await writeFile(`${room.file}.${name}`, 'of somebody else')
-  expect(await room.log.extent()).toMatchObject({ from: 0, to: 7 })
-})
-
-test('without older files only the place is remembered', async () => {
-  await using room = await OutputRoom.create({ bytes: 10, count: 0 })
-  await room.write('x'.repeat(25))
-  await room.look()
-  await room.write('y')
-  expect(await room.sizes()).toEqual({ '': 1, '.000000000000025': 0 })
-  expect(await room.log.extent()).toMatchObject({ from: 25, to: 26 })
 })
 
 test('the previous run is kept with its pieces, which go first when there are too many', async () => {
@@ -87,13 +71,6 @@ test('a cut that an agent did not live to finish is not kept twice', async () =>
   await room.write('and after it\n')
   await room.look()
   expect(await room.sizes()).toEqual({ '': 37 })
-})
-
-test('a file is looked at the sooner the faster it grows', () => {
-  const looks = [0, 1, 20, 100_000].map((bytesPerMs) => nextLookMs({ room: 20_000, bytesPerMs }))
-  expect([...looks, nextLookMs({ room: 0, bytesPerMs: 1 }), nextLookMs({ room: 5, bytesPerMs: -3 })]).toEqual([
-    5_000, 5_000, 1_000, 500, 500, 5_000,
-  ])
 })
 
 test('a noisy server is bounded while it runs, and after its end the disk holds no more than the limits say', async () => {
@@ -182,15 +159,6 @@ test('a full disk stops neither the server nor the agent: the file is cut, and i
   ])
 })
 
-test('a file that cannot be cut is told once, and looked at again', async () => {
-  await using room = await OutputRoom.create({ bytes: 10, count: 1 })
-  await mkdir(room.file)
-  await writeFile(join(room.file, 'x'.repeat(200)), '')
-  await room.look()
-  await rm(room.file, { recursive: true })
-  expect(room.warnings).toMatchObject([{ message: 'the output of a server could not be limited' }])
-})
-
 const noon = Date.parse('2026-01-02T12:00:00Z')
 
 async function opened(now = () => noon) {
@@ -264,44 +232,4 @@ test('a server that is started while that is looked through keeps what it writes
   expect(look).toHaveBeenCalledOnce()
   await room.reached('ready')
   expect(await exists(room.files().logFile)).toBe(true)
-})
-
-test('a service that is made again at once has the output of its new server', async () => {
-  await using room = await ServerRoom.create()
-  room.start()
-  await room.reached('ready')
-  await room.servers.stop('a/b')
-  const before = room.files().logFile
-  room.servers.forget('a/b')
-  const from = room.changes.length
-  room.start()
-  await room.reached('ready', { from })
-  const { logFile } = room.files()
-  await eventually(async () => (await room.servers.outputOf('a/b').extent())?.file === logFile)
-  expect([await exists(before), await exists(logFile)]).toEqual([logFile === before, true])
-})
-
-test('a run that wrote while the clock was ahead is not taken for the one that wrote last', async () => {
-  await using scene = await opened()
-  const ahead = await scene.agent().begin()
-  await write(ahead, 'last year, as it turned out')
-  const year = Date.now() / 1_000 + 365 * 86_400
-  await utimes(ahead.logFile, year, year)
-  await write(await scene.agent().begin(), 'why it crashed')
-  await scene.agent().begin()
-  expect((await scene.agent().extent())?.to).toBe('why it crashed'.length)
-})
-
-test('older output of all runs counts together, and a run that loses all of it keeps its places', async () => {
-  await using room = await OutputRoom.create({ bytes: 10, count: 1 })
-  await room.write('0123456789')
-  await room.look()
-  await room.write('end')
-  const before = await room.log.extent()
-  await room.begin()
-  await room.write('another run')
-  await room.look()
-  expect(await room.sizes()).toEqual({ '': 0, '.000000000000001': 10, '.previous': 3, '.previous.000000000000010': 0 })
-  expect(before).toMatchObject({ from: 0, to: 13 })
-  expect(await room.log.extent('previous')).toMatchObject({ fileId: before?.fileId, from: 10, to: 13 })
 })

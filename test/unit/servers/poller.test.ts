@@ -135,27 +135,3 @@ test('the time for which the machine slept is no idle time', async () => {
   await eventually(() => idle.length === 1)
   expect(idle).toEqual([2])
 })
-
-test('what was idle before the limit was set does not count, and no limit tells twice or after it was lifted', async () => {
-  using world = await scene()
-  const { facts, poller } = world
-  await poller.look()
-  facts.now += 60_000
-  expect((await poller.look()).idleForMs).toBe(60_000)
-  let idle = 0
-  const limit = { idleMs: 100, onIdle: () => void (idle += 1) }
-  poller.limitIdleness(limit)
-  expect((await poller.look()).idleForMs).toBe(0)
-  poller.limitIdleness(limit)
-  facts.now += 50
-  await eventually(async () => (await poller.look()).idleForMs > 0)
-  expect(idle).toBe(0)
-  facts.now += 50
-  await eventually(() => idle === 1)
-  poller.limitIdleness(limit)
-  poller.limitIdleness(undefined)
-  const { asked } = facts
-  facts.now += 1_000
-  expect((await poller.look({ freshMs: 1 })).idleForMs).toBe(1_000)
-  expect([idle, facts.asked - asked]).toEqual([1, 1])
-})

@@ -102,16 +102,6 @@ describe('ports', () => {
     expect(await take({ kind: 'ephemeral' })).not.toBe(own)
   })
 
-  test('a port is handed out again once it was given back', async () => {
-    const ports = new Ports()
-    const policy = { kind: 'fixed', port: await freePort() } as const
-    const first = await ports.reserve(policy)
-    await expect(ports.reserve(policy)).rejects.toThrow(/already belongs to another service of this agent/)
-    first[Symbol.dispose]()
-    using second = await ports.reserve(policy)
-    expect(second.port).toBe(first.port)
-  })
-
   test('a listener on one address takes the port on all of them', async () => {
     await using taken = await stranger(0, '127.0.0.1')
     await expect(new Ports().reserve({ kind: 'fixed', port: taken.port })).rejects.toThrow(NoPortError)
@@ -127,20 +117,6 @@ describe('ports', () => {
     await expect(new Ports().reserve({ kind: 'fixed', port: taken.port })).rejects.toThrow(NoPortError)
     const policy = { kind: 'range', from: taken.port, to: taken.port } as const
     await expect(new Ports().reserve(policy)).rejects.toThrow(NoPortError)
-  })
-
-  test('a listener on one other address of this machine takes the port', async ({ skip }) => {
-    if (process.platform !== 'linux') skip('only Linux has 127.0.0.2 by itself')
-    await using taken = await stranger(0, '127.0.0.2')
-    await expect(new Ports().reserve({ kind: 'fixed', port: taken.port })).rejects.toThrow(NoPortError)
-  })
-
-  test('a first port is taken where it is free, and any other where it is not', async () => {
-    const ports = new Ports()
-    const first = await freePort()
-    using one = await ports.reserve({ kind: 'ephemeral', first })
-    using two = await ports.reserve({ kind: 'ephemeral', first })
-    expect([one.port === first, two.port === first]).toEqual([true, false])
   })
 
   test('a server of two ports gets neither where one is taken, and no other server gets its second', async () => {
@@ -178,13 +154,6 @@ test('a fixed port that is taken is a sentence with the process that has it', as
       `^Port ${taken.port} \\(--port-range\\) is taken by process ${process.pid} \\(.+\\): stop it, or choose another port\\.$`,
     ),
   )
-})
-
-test('a fixed port that is free is used', async () => {
-  const port = await freePort()
-  await using room = await ServerRoom.create()
-  room.start({}, { port: { kind: 'fixed', port }, portFlag })
-  expect((await room.reached('ready')).port).toBe(port)
 })
 
 /** Takes the port in the gap between our test and the server's own bind. */
@@ -256,12 +225,4 @@ test('a server that ends because its port was taken is started on the next one o
     state.kind === 'starting' && state.port !== undefined ? [state.port] : [],
   )
   expect(tried).toEqual([from, from + 1])
-})
-
-test('20 servers started at the same time get 20 ports', async () => {
-  await using room = await ServerRoom.create()
-  const keys = Array.from({ length: 20 }, (_, n) => `n/s${n}`)
-  for (const key of keys) room.start({}, {}, key)
-  const ports = await Promise.all(keys.map(async (key) => (await room.reached('ready', { key })).port))
-  expect(new Set(ports).size).toBe(20)
 })

@@ -43,22 +43,6 @@ test('asks for /health as any client, on a connection that the server closes', a
   )
 })
 
-test('understands a status line that comes in pieces', async () => {
-  using place = await speaking((socket) => {
-    socket.write('HTTP/1.1 2')
-    socket.once('data', () => setImmediate(() => socket.end('00 OK\r\nContent-Length: 0\r\n\r\n')))
-  })
-  expect(await probeHealth(place.port, longMs, patience)).toEqual({ kind: 'answered', status: 200 })
-})
-
-test('two probes at the same time do not mix their answers', async () => {
-  using well = await speaking((socket) => socket.end('HTTP/1.1 200 OK\r\n\r\n'))
-  using ill = await speaking((socket) => socket.end('HTTP/1.1 500 Internal Server Error\r\n\r\n'))
-  const ports = Array.from({ length: 20 }, (_, index) => (index % 2 === 0 ? well : ill).port)
-  const answers = await Promise.all(ports.map((port) => probeHealth(port, longMs, patience)))
-  expect(answers).toEqual(ports.map((port) => ({ kind: 'answered', status: port === well.port ? 200 : 500 })))
-})
-
 test.each([
   ['that is not HTTP', (socket: Socket) => socket.end('SSH-2.0-OpenSSH_9.6\r\n'), 'the answer is not HTTP'],
   ['cut short', (socket: Socket) => socket.end('HTTP/'), 'the connection was closed without an answer'],
@@ -74,15 +58,6 @@ test('nobody who listens is silence', async () => {
   place[Symbol.dispose]()
   const answer = await probeHealth(place.port, longMs, patience)
   expect(answer).toEqual({ kind: 'silent', reason: `connect ECONNREFUSED 127.0.0.1:${place.port}` })
-})
-
-test('is over at once when the question is withdrawn', async () => {
-  const asking = new AbortController()
-  using place = await speaking(() => asking.abort())
-  expect(await probeHealth(place.port, longMs, asking.signal)).toEqual({
-    kind: 'silent',
-    reason: 'the request was cancelled',
-  })
 })
 
 test.each([

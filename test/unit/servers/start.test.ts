@@ -2,21 +2,7 @@ import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { launchEnvironment } from '../../../src/agent-core/servers/launch.ts'
-import { spawnServer } from '../../../src/agent-core/servers/launch.ts'
-import { livingPids, ServerRoom } from './server-room.ts'
-
-test('a server starts, loads and is ready, and answers on the port it was given', async () => {
-  await using room = await ServerRoom.create()
-  room.start({ loadMs: 300 })
-  await room.reached('loading')
-  expect(room.servers.counted()).toEqual([])
-  const ready = await room.reached('ready')
-  expect(room.servers.counted()).toMatchObject([{ pid: ready.pid, port: ready.port, isWell: true }])
-  expect(room.kinds()).toEqual(['starting', 'starting', 'loading', 'ready'])
-  expect(ready).toMatchObject({ healthy: true, since: ready.readySince })
-  expect((await fetch(`http://127.0.0.1:${ready.port}/health`)).status).toBe(200)
-  expect(await livingPids(ready.pid)).toEqual([ready.pid])
-})
+import { ServerRoom } from './server-room.ts'
 
 test('output goes to the file itself, only for this user, and the previous run is kept', async () => {
   await using room = await ServerRoom.create()
@@ -126,41 +112,11 @@ describe('a start that fails', () => {
     })
   })
 
-  test('arguments the system refuses', async () => {
-    await using room = await ServerRoom.create()
-    room.start({}, { argv: () => ['a\0b'] })
-    expect((await room.reached('failedToSpawn')).message).toMatch(/cannot be started: .*null bytes/)
-  })
-
   test('output that has nowhere to go', async () => {
     await using room = await ServerRoom.create()
     await writeFile(join(room.folder, 'runs'), '')
     room.start()
     expect((await room.reached('failedToSpawn')).message).toMatch(/^The output of the server cannot be written to /)
-  })
-
-  test('a working directory that cannot be made', async () => {
-    await using room = await ServerRoom.create()
-    await writeFile(join(room.folder, 'taken'), '')
-    const spawned = spawnServer(room.launch(), {
-      port: 1,
-      output: 1,
-      workingDirectory: join(room.folder, 'taken', 'x'),
-    })
-    await expect(spawned).rejects.toThrow(/^The working directory .* cannot be made/)
-  })
-
-  test('failures in a row wait longer and longer, and a clean slate starts over', async () => {
-    await using room = await ServerRoom.create({ now: () => 1_000_000 })
-    const delays: number[] = []
-    for (let run = 0; run < 5; run++) {
-      if (run === 3) room.servers.clearBackOff('a/b')
-      const from = room.changes.length
-      room.start({}, { executable: '/no/llama-server' })
-      const { retryAt = 0 } = await room.reached('failedToSpawn', { from })
-      delays.push(retryAt - 1_000_000)
-    }
-    expect(delays).toEqual([500, 1000, 2000, 500, 1000])
   })
 })
 
@@ -182,12 +138,6 @@ describe('a start that takes its time', () => {
         'sample-server.cjs made no progress for 0.6 s while starting (its memory did not grow, it wrote nothing and did not become ready), so the agent stopped it; if this model needs longer, raise --startup-timeout.',
     })
     expect(room.kinds()).toEqual(['starting', 'starting', 'loading', 'stopping', 'exited', 'settled'])
-  })
-
-  test('is ended when it accepts connections and never answers', async () => {
-    await using room = await ServerRoom.create()
-    room.start({ hangAfterMs: 0 }, { startupStallMs: 400 })
-    expect(await room.settled()).toMatchObject({ cause: 'stalled' })
   })
 
   test('is ended when it listens on another port', async () => {

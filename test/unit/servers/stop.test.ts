@@ -61,14 +61,6 @@ test('a machine that sleeps after SIGTERM gives the server the rest of its grace
   expect(room.servers.get('a/b')).toMatchObject({ signal: 'SIGKILL' })
 })
 
-test('a server that is suspended is killed after the grace', async () => {
-  await using room = await ServerRoom.create()
-  room.start()
-  const { pid } = await room.reached('ready')
-  process.kill(pid, 'SIGSTOP')
-  expect(await room.servers.stop('a/b', { graceMs: 100 })).toEqual({ stopped: true })
-})
-
 test('a server that does not end although it is killed is told, and killed again until it does', async () => {
   await using room = await ServerRoom.create()
   room.start({ ignoreSigterm: true })
@@ -117,14 +109,6 @@ test('what is left of a server that ended is told, and nothing takes its place b
   expect(await room.settled()).not.toHaveProperty('left')
 })
 
-test('a grandchild that ignores SIGTERM is killed as well, although its parent went at once', async () => {
-  await using room = await ServerRoom.create()
-  room.start({ grandchild: { ignoreSigterm: true } })
-  const { pid, port } = await room.reached('ready')
-  expect(await room.servers.stop('a/b', { graceMs: 200 })).toEqual({ stopped: true })
-  expect([await livingPids(pid), await platform.portListeners(port, pid)]).toEqual([[], { ours: [], others: [] }])
-})
-
 test('a grandchild that left the group is not signalled, but told', async () => {
   await using room = await ServerRoom.create(probedBy(() => Promise.resolve({ kind: 'silent', reason: 'scripted' })))
   room.start({ grandchild: { ownGroup: true } })
@@ -159,19 +143,6 @@ describe('a stop at any time', () => {
     expect(room.kinds()).toEqual(['starting', 'stopping', 'settled'])
   })
 
-  test('in the instant of the spawn', async () => {
-    await using room = await ServerRoom.create()
-    const stopped = new Promise((resolve) => {
-      room.servers.onChange((key, state) => {
-        if (state.kind === 'starting' && state.pid !== undefined) resolve(room.servers.stop(key))
-      })
-    })
-    room.start()
-    expect(await stopped).toEqual({ stopped: true })
-    const { pid = 0 } = await room.reached('starting', { where: (state) => state.pid !== undefined })
-    expect(await livingPids(pid)).toEqual([])
-  })
-
   test('when it is too late not to spawn, but nobody knows the process yet', async () => {
     await using room = await ServerRoom.create()
     const { argv } = room.launch()
@@ -193,34 +164,6 @@ describe('a stop at any time', () => {
       [],
     ])
   })
-
-  test('while loading', async () => {
-    await using room = await ServerRoom.create()
-    room.start({ loadMs: 60_000 })
-    const { pid } = await room.reached('loading')
-    expect(await room.servers.stop('a/b')).toEqual({ stopped: true })
-    expect([room.servers.get('a/b'), await livingPids(pid)]).toMatchObject([{ cause: 'stopped', outOf: 'start' }, []])
-  })
-
-  test('after it is over, and where there never was one', async () => {
-    await using room = await ServerRoom.create()
-    room.start({}, { executable: '/no/llama-server' })
-    await room.reached('failedToSpawn')
-    expect([await room.servers.stop('a/b'), await room.servers.stop('never/was')]).toEqual([
-      { stopped: true },
-      { stopped: true },
-    ])
-    expect(room.servers.get('a/b')).toMatchObject({ kind: 'failedToSpawn' })
-  })
-})
-
-test('stops at the same time join, and the shorter grace counts', async () => {
-  await using room = await ServerRoom.create()
-  room.start({ ignoreSigterm: true })
-  await room.reached('ready')
-  const stops = [room.servers.stop('a/b', { graceMs: 60_000 }), room.servers.stop('a/b', { graceMs: 50 })]
-  expect(await Promise.all(stops)).toEqual([{ stopped: true }, { stopped: true }])
-  expect(room.kinds().filter((kind) => kind === 'stopping')).toHaveLength(1)
 })
 
 test('a shorter grace counts from when it is asked for, also after SIGTERM was sent', async () => {
@@ -232,13 +175,4 @@ test('a shorter grace counts from when it is asked for, also after SIGTERM was s
   expect(await room.servers.stop('a/b', { graceMs: 300 })).toEqual({ stopped: true })
   expect([await patient, performance.now() - from >= 300]).toEqual([{ stopped: true }, true])
   expect(room.servers.get('a/b')).toMatchObject({ signal: 'SIGKILL' })
-})
-
-test('all servers stop at the same time', async () => {
-  await using room = await ServerRoom.create()
-  const keys = ['n/a', 'n/b', 'n/c']
-  for (const key of keys) room.start({}, {}, key)
-  await Promise.all(keys.map((key) => room.reached('ready', { key })))
-  expect([...(await room.servers.stopAll())]).toEqual(keys.map((key) => [key, { stopped: true }]))
-  expect([...room.servers.state().values()].map(({ kind }) => kind)).toEqual(['exited', 'exited', 'exited'])
 })

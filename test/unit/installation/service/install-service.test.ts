@@ -11,7 +11,6 @@ import {
   type Agents,
 } from '../../../../src/installation/service/service.ts'
 import type { ServicePlan } from '../../../../src/installation/service/service-plan.ts'
-import { LaunchctlJob } from '../../../../src/installation/service/launchd.ts'
 import { launchctlStandIn, type LaunchctlStandIn } from '../../../support/launchctl-stand-in.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 import { examplePlan } from './example-plans.ts'
@@ -101,12 +100,6 @@ test('an agent that does not answer is killed alone, and launchd starts the next
   ])
 })
 
-test('a service beside an agent of the app says that it waits, and for which process', async () => {
-  await using mac = await macAt({ holder: 1 })
-  const { started } = await mac.install()
-  expect(started).toMatchObject({ kind: 'waits', holder: 1 })
-})
-
 test.for([
   ['<plist version="1.0"><dict><key>Label</key><str', /is truncated/],
   [
@@ -130,13 +123,6 @@ test('launchd that is still ending the job of before is asked again', async () =
     'answers',
     [expect.any(String), expect.any(String)],
   ])
-})
-
-test('launchd that is loading the job already is not asked again', async () => {
-  await using mac = await macAt()
-  await mac.launchctl.fails('bootstrap', 37, 'Bootstrap failed: 37: Operation already in progress')
-  await new LaunchctlJob(mac.host, 'gui/501', 'dev.metalbar.x').load(mac.file)
-  expect((await mac.launchctl.calls()).filter((call) => call.startsWith('bootstrap'))).toHaveLength(1)
 })
 
 test('a Mac on which nobody is logged in at the screen is named with the way that is left, and no file of launchd stays behind', async () => {

@@ -54,17 +54,6 @@ test('nobody, or an icon, asks nothing; a menu asks every five seconds, a window
   await figures[Symbol.asyncDispose]()
 })
 
-test('a look beside a window shares its request, and the window goes on', async () => {
-  const { figures, asked } = room()
-  figures.setLooker('window')
-  await Promise.all([figures.refresh(), figures.refresh()])
-  expect(asked).toHaveLength(1)
-  await figures.refresh()
-  await vi.advanceTimersByTimeAsync(6_000)
-  expect(asked).toHaveLength(5)
-  await figures[Symbol.asyncDispose]()
-})
-
 test('what changed is told, what did not is not, and what is not asked for any more is not shown', async () => {
   const { figures, answers, state } = room()
   answers.set(1, work(100))
@@ -112,14 +101,6 @@ test('totals only rise: over restarts, for two servers at once, and without what
   await figures[Symbol.asyncDispose]()
 })
 
-test('a counter that no server tells is in no total', async () => {
-  const { figures, answers } = room()
-  answers.set(1, { generatedTokens: 3 })
-  await figures.refresh()
-  expect([...figures.totals()]).toEqual([['default/a', { generatedTokens: 3 }]])
-  await figures[Symbol.asyncDispose]()
-})
-
 test.each<[string, Partial<CountedServer>, RuntimeCounters | 'untold' | 'silent', RegExp | undefined, number]>([
   ['that tells nothing is not reported', {}, 'untold', /reports no figures/, 1],
   ['that counts a look as use is not asked', { sleepsWhenIdle: true }, work(1), /are not read/, 0],
@@ -162,17 +143,6 @@ test('a server that has never answered is told as silent after 15 s', async () =
   await figures[Symbol.asyncDispose]()
 })
 
-test('it is said whether every server that was asked has answered', async () => {
-  const { figures, answers, servers, state } = room()
-  servers.push({ ...server, run: 'run-2', port: 2 }, { ...server, run: 'run-3', port: 3, isWell: false })
-  for (const answer of [work(1), 'silent', 'untold'] as const) {
-    answers.set(1, work(1)).set(2, answer)
-    await figures.refresh()
-  }
-  expect(state.complete).toEqual([true, false, true])
-  await figures[Symbol.asyncDispose]()
-})
-
 test('a server that ends while it is asked is not counted a second time', async () => {
   const { figures, answers, servers, state } = room()
   answers.set(1, work(100))
@@ -182,26 +152,5 @@ test('a server that ends while it is asked is not counted a second time', async 
   figures.note(servers[0], { counters: work(1), askedAt: Date.now() })
   await asking
   expect([figures.totals().get('default/a')?.generatedTokens, state.complete]).toEqual([101, [true, true]])
-  await figures[Symbol.asyncDispose]()
-})
-
-test('after the end nobody is asked, whoever comes to look', async () => {
-  const { figures, asked } = room()
-  await figures[Symbol.asyncDispose]()
-  // Other files run in this process, and may set timers of theirs at any time but now.
-  const timers = vi.getTimerCount()
-  figures.setLooker('window')
-  expect(vi.getTimerCount()).toBe(timers)
-  await vi.advanceTimersByTimeAsync(10_000)
-  expect(asked).toHaveLength(0)
-})
-
-test('servers that are gone are forgotten', async () => {
-  const { figures, servers } = room()
-  for (let index = 0; index < 3_000; index += 1) {
-    servers[0] = { ...server, key: `default/${index}`, run: `run-${index}` }
-    figures.note(servers[0], { counters: { generatedTokens: 1 }, askedAt: Date.now() })
-  }
-  expect(figures.totals().size).toBe(1_001)
   await figures[Symbol.asyncDispose]()
 })
