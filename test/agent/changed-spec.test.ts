@@ -1,14 +1,11 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { AgentWorld, commandLineOf, hostIp, untilGone } from '../support/agent-world.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
-import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { PublishedPort } from '../support/published-port.ts'
 import { patienceMs } from '../support/running-agent.ts'
-import { useLlamaServer } from '../support/skip.ts'
+import { streamedAnswer } from '../support/streamed-answer.ts'
 
 describe('a changed specification', () => {
   const api = useRealApiServer()
@@ -19,7 +16,7 @@ describe('a changed specification', () => {
     const { agent, ...before } = await world.serving('tiny', { script: { tokenMs: 100 } })
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
     await published.until(before.port)
-    const stream = completion(before.port, 60)
+    const stream = streamedAnswer(before.port, 60)
     await eventually(() => stream.text.length > 0, { timeoutMs: patienceMs })
     const said = new Set<string>()
 
@@ -113,52 +110,6 @@ describe('a changed specification', () => {
     expect([next.starts, last.starts]).toEqual([0, 0])
   })
 })
-
-describe('the real llama-server', () => {
-  const api = useRealApiServer()
-  const llamaServer = useLlamaServer()
-
-  test('finishes its requests before the one with the changed specification takes its place', async () => {
-    await using world = await AgentWorld.open(api().connection)
-    const file = join(world.folder, 'slow.gguf')
-    await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256, blocks: 4, context: 4096 })
-    await world.applyModel('llama', { source: world.files.serve('/slow.gguf', await readFile(file)).url })
-    const agent = await world.startAgent({ llamaServer })
-    await world.applyService('llama', { spec: { parallelSlots: 2 } })
-    const before = await agent.untilReady('llama')
-    await using published = new PublishedPort(api().connection, world.namespace, 'llama')
-    await published.until(before.port)
-    const stream = completion(before.port, 150)
-    await eventually(() => stream.text.length > 0, { timeoutMs: patienceMs })
-    await world.patchSpec('llama', { contextSize: 1024 })
-    const after = await agent.untilReadyAgain('llama', before.pid)
-    await published.until(after.port)
-    expect([await stream.end, published.history]).toEqual(['whole', [before.port, undefined, after.port]])
-  })
-})
-
-/** A streamed answer, and what came of it so far. */
-function completion(port: number, tokens: number) {
-  const answer = { text: '', end: Promise.resolve<'whole' | 'cut'>('cut') }
-  const read = async (): Promise<'whole' | 'cut'> => {
-    const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({
-        messages: [{ role: 'user', content: 'hello' }],
-        max_tokens: tokens,
-        ignore_eos: true,
-        stream: true,
-      }),
-      signal: AbortSignal.timeout(patienceMs),
-    })
-    const chunks = response.body?.pipeThrough(new TextDecoderStream()) ?? []
-    for await (const chunk of chunks) answer.text += chunk
-    return answer.text.trimEnd().endsWith('data: [DONE]') ? 'whole' : 'cut'
-  }
-  answer.end = read().catch(() => 'cut')
-  return answer
-}
 
 test('requests that finish are told of once in the condition, however many are left', async () => {
   await using sim = await KubeSim.start()

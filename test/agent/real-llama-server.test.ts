@@ -7,6 +7,7 @@ import { eventually } from '../support/eventually.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { useLlamaServer } from '../support/skip.ts'
+import { streamedAnswer } from '../support/streamed-answer.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const llamaServer = useLlamaServer()
@@ -31,34 +32,12 @@ async function openWorld(): Promise<AgentWorld> {
   return world
 }
 
-/** A streamed answer, and what came of it so far. */
-function stream(port: number, tokens: number) {
-  const answer = { text: '', end: Promise.resolve<'whole' | 'cut'>('cut') }
-  const read = async (): Promise<'whole' | 'cut'> => {
-    const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({
-        messages: [{ role: 'user', content: 'hello' }],
-        max_tokens: tokens,
-        ignore_eos: true,
-        stream: true,
-      }),
-    })
-    const chunks = response.body?.pipeThrough(new TextDecoderStream()) ?? []
-    for await (const chunk of chunks) answer.text += chunk
-    return answer.text.trimEnd().endsWith('data: [DONE]') ? 'whole' : 'cut'
-  }
-  answer.end = read().catch(() => 'cut')
-  return answer
-}
-
 test('a completion in flight survives the deletion of its service and finishes; the wait for it is shown', async () => {
   await using world = await openWorld()
   const agent = await world.startAgent({ llamaServer })
   await world.applyService('llama')
   const { pid, port } = await agent.untilReady('llama')
-  const answer = stream(port, 150)
+  const answer = streamedAnswer(port, 150)
   await eventually(() => answer.text.length > 0)
   await world.deleteService('llama')
   const { message } = await agent.until('llama', (view) => /request finishing/.test(view.message))
@@ -86,7 +65,7 @@ test('it drafts tokens from what was said before where the spec says so', async 
   await world.applyService('llama', { spec: { speculativeDecoding: { type: 'ngram-simple', nDraftMax: 4 } } })
   const { pid, port, message } = await agent.untilReady('llama')
   expect(await commandLineOf(pid)).toMatch(/ --spec-type ngram-simple --spec-draft-n-max 4 /)
-  expect(await stream(port, 20).end).toBe('whole')
+  expect(await streamedAnswer(port, 20).end).toBe('whole')
   expect(message).toMatch(/^Serving at \S+$/)
 })
 
@@ -116,7 +95,7 @@ test('a server with every slot taken, requests waiting and a single thread for t
   const agent = await world.startAgent({ llamaServer, liveness })
   await world.applyService('llama', { spec: { parallelSlots: 2, extraArgs: ['--threads-http', '1'] } })
   const { pid, port } = await agent.untilReady('llama')
-  const ends = Array.from({ length: 4 }, () => stream(port, 120).end)
+  const ends = Array.from({ length: 4 }, () => streamedAnswer(port, 120).end)
   expect(new Set(await Promise.all(ends))).toEqual(new Set(['whole']))
   expect(agent.log.warnings.filter(({ message }) => message === 'server does not answer')).toEqual([])
   expect(agent.view('llama')).toMatchObject({ state: 'ready', pid, restarts: 0 })

@@ -1,4 +1,3 @@
-import { performance } from 'node:perf_hooks'
 import { expect, test } from 'vitest'
 import { formatBytes } from '../../src/contract/format.ts'
 import { matchTensors } from '../../src/agent-core/memory/estimate/server-arguments.ts'
@@ -10,17 +9,13 @@ const names = Array.from({ length: 50 }, (_, at) => `blk.${at}.${'a'.repeat(60)}
 const endless = '(a+)+$'
 
 test('a pattern that would take for ever ends at its deadline, and holds up nothing else meanwhile', async () => {
-  let longestMs = 0
-  let last = performance.now()
-  const beat = setInterval(() => {
-    longestMs = Math.max(longestMs, performance.now() - last)
-    last = performance.now()
-  }, 5)
+  let turns = 0
+  const beat = setInterval(() => (turns += 1), 5)
   const asked = matchTensors([endless], names, 2_000)
   await expect(asked).rejects.toThrow(/patterns of spec\.tensorOverrides match could not be worked out within 2 s/)
   clearInterval(beat)
-  // Of two seconds it would have been all.
-  expect(longestMs).toBeLessThan(1_500)
+  // A loop that is held for the two seconds has one turn, after them.
+  expect(turns).toBeGreaterThan(10)
 })
 
 test('patterns match as they are written, and one that is none is left out', async () => {
