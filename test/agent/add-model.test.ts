@@ -235,21 +235,6 @@ describe('on a real API server', () => {
     expect(said.replaceAll(/namespaces \\\\?"[^"]*" is forbidden/g, '')).not.toMatch(/forbidden/)
   })
 
-  test('a Model that could not be deleted again is named', async () => {
-    const { namespace } = api()
-    await using world = await open({ namespace })
-    const models = { apiGroups: ['inference.llmkube.dev'], resources: ['models'], verbs: ['create'] }
-    const { connection } = await api().restricted([...served, models])
-    const agent = await world.startAgent({ connection })
-    await agent.untilCluster('live')
-    const { application } = asked(world, 'left')
-    expect(await run(agent, { name: 'applyModel', application })).toMatchObject({
-      outcome: 'refused',
-      message: saying(/The Model .*\/left was created for it and could not be deleted again \(.*forbidden/),
-    })
-    expect(await modelOf(world, 'left')).toBeDefined()
-  })
-
   test('what the schema of the cluster does not allow is refused in its words', async () => {
     await using world = await open()
     const agent = await world.startAgent()
@@ -287,31 +272,6 @@ describe('on a real API server', () => {
       message: saying(/\/a\.b already has the Service name a-b/),
     })
     expect(await modelOf(world, 'a-b')).toBeUndefined()
-  })
-
-  test('a deletion names the tool that may bring the service back, and another service of the name is never deleted', async () => {
-    await using world = await open()
-    const agent = await world.startAgent()
-    const { application, service } = asked(world)
-    await run(agent, { name: 'applyModel', application })
-    await agent.untilReady('tiny')
-    await world.admin.patch(inferenceService('tiny'), {
-      metadata: { labels: { 'app.kubernetes.io/managed-by': 'Helm' } },
-    })
-    expect((await deletionOf(agent, service)).message).toMatch(
-      /^Helm manages it and may bring it back: delete it there\./,
-    )
-    expect(await run(agent, { name: 'deleteModel', service, uid: randomUUID() })).toMatchObject({
-      outcome: 'refused',
-      message: saying(/is now another InferenceService of the same name/),
-    })
-    expect(await serviceOf(world, 'tiny')).toBeDefined()
-    expect(await run(agent, { name: 'deleteModel', service })).toMatchObject({
-      outcome: 'done',
-      message: saying(/tiny was deleted\. Helm manages it and may bring it back/),
-    })
-    await agent.untilNotShown('tiny')
-    await eventually(async () => (await modelOf(world, 'tiny')) === undefined, { timeoutMs: patienceMs })
   })
 
   test('a context size is set in the cluster, and the server starts again with it', async () => {

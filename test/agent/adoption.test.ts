@@ -1,9 +1,9 @@
-import { readFile, writeFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { livenessTimings } from '../../src/agent-core/servers/liveness.ts'
 import { AgentProcess } from '../support/agent-process.ts'
-import { AgentWorld, commandLineOf, hostIp, inferenceService, untilGone } from '../support/agent-world.ts'
+import { AgentWorld, commandLineOf, hostIp, untilGone } from '../support/agent-world.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -86,26 +86,6 @@ describe('what outlives the agent', () => {
     expect([(await next.untilReady('tiny')).pid, next.starts]).toEqual([pid, 0])
   })
 
-  test('a server taken over before there is a kubeconfig goes on when there is one', async () => {
-    await using world = await openInProcess()
-    const { agent, pid, port } = await world.serving('tiny')
-    await untilToldServing(world)
-    await agent.leave()
-    const kubeconfig = join(world.folder, 'later.kubeconfig')
-    const next = await world.startAgent({ kubeconfig })
-    await next.untilCluster('offline')
-    await eventually(() => fetch(`http://127.0.0.1:${port}/health`).then(({ ok }) => ok))
-    await writeKubeconfig(kubeconfig, api().connection)
-    await next.untilReady('tiny')
-    await world.patchSpec('tiny', { replicas: 2 })
-    await eventually(async () => {
-      const generation = (await world.admin.get(inferenceService('tiny')))?.metadata.generation
-      const { conditions } = await world.status('tiny')
-      return conditions.some((one) => one.type === 'MetalAgent' && one['observedGeneration'] === generation)
-    })
-    expect([(await next.untilReady('tiny')).pid, next.starts]).toEqual([pid, 0])
-  })
-
   test('a server taken over and killed is withdrawn and started again, and its exit code is not made up', async () => {
     await using world = await openInProcess()
     const { agent, pid } = await world.serving('tiny')
@@ -165,21 +145,6 @@ describe('what outlives the agent', () => {
     await world.untilNotReady('tiny')
     process.kill(pid, 'SIGCONT')
     expect((await next.untilReady('tiny')).pid).toBe(pid)
-    expect(await world.published('tiny')).toMatchObject({ ready: true })
-  })
-
-  test('a server of which the ledger says nothing is known by its folder, and goes on where it is still the wanted one', async () => {
-    await using world = await openInProcess()
-    const { agent, pid } = await world.serving('tiny')
-    await agent.leave()
-    const ledger = join(agent.stateDir, 'ledger.json')
-    await writeFile(ledger, '{"schema":1,"servers":[{"key"')
-    const next = await world.startAgent()
-    expect([(await next.untilReady('tiny')).pid, next.starts, next.snapshot.notices]).toEqual([
-      pid,
-      0,
-      [expect.stringContaining(`${ledger} could not be read and was set aside as ${ledger}.broken-`)],
-    ])
     expect(await world.published('tiny')).toMatchObject({ ready: true })
   })
 })

@@ -11,7 +11,7 @@ import { startControllerStandIn } from '../support/controller-stand-in/controlle
 import { eventually } from '../support/eventually.ts'
 import { startFileServer, type FileServer } from '../support/file-server.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
-import { sampleScriptArgs, sampleServerPath } from '../support/sample-servers/sample.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 /** What a person reads for each bad input: in the terminal, in the snapshot, and on the object where there is one. */
@@ -71,30 +71,12 @@ describe.concurrent('a cluster that cannot be used', () => {
     await connects(agent)
   })
 
-  test('a kubeconfig that is not YAML: told without its content', async () => {
-    await using sim = await KubeSim.start()
-    await using agent = await AgentProcess.start({ kubeconfig: sim.kubeconfig().replace('contexts:', 'contexts: x:') })
-    expect(await complaint(agent, 'offline')).toBe(sentences.brokenYaml)
-    expect(agent.stderr).not.toContain('token')
-    await agent.writeKubeconfig(sim.kubeconfig())
-    await connects(agent)
-  })
-
   test('a context the kubeconfig does not have', async () => {
     await using sim = await KubeSim.start()
     await using agent = await AgentProcess.start({ kubeconfig: sim.kubeconfig(), args: ['--context', 'prod'] })
     expect(await complaint(agent, 'offline')).toBe(sentences.unknownContext)
     await agent.writeKubeconfig(sim.kubeconfig().replace('name: sim, context', 'name: prod, context'))
     await connects(agent, 'prod')
-  })
-
-  test('a server address that is none', async () => {
-    await using sim = await KubeSim.start()
-    const kubeconfig = sim.kubeconfig().replace(/server: '[^']*'/, "server: '10.0.0.1:6443'")
-    await using agent = await AgentProcess.start({ kubeconfig, args: ['--host-ip', ''] })
-    expect(await complaint(agent, 'offline')).toBe(sentences.notAUrl)
-    await agent.writeKubeconfig(sim.kubeconfig())
-    await connects(agent)
   })
 
   test('a namespace that does not exist', async () => {
@@ -121,16 +103,6 @@ describe.concurrent('a cluster that cannot be used', () => {
     await using sim = await KubeSim.start({ crds: false })
     await using agent = await AgentProcess.start({ kubeconfig: sim.kubeconfig() })
     expect(await complaint(agent, 'absent')).toBe(sentences.noDefinitions)
-    await sim.installCrds()
-    await connects(agent)
-  })
-
-  test('only the API group of old releases', async () => {
-    await using sim = await KubeSim.start({ crds: false })
-    sim.create(definition('llmkube.io', 'inferenceservices', 'InferenceService'))
-    sim.create(definition('llmkube.io', 'models', 'Model'))
-    await using agent = await AgentProcess.start({ kubeconfig: sim.kubeconfig() })
-    expect(await complaint(agent, 'absent')).toBe(sentences.oldDefinitions)
     await sim.installCrds()
     await connects(agent)
   })
@@ -195,15 +167,6 @@ describe('a service that cannot be served', () => {
     await isCorrected(there, 'login', there.goodModel)
   })
 
-  test.concurrent('its download is shorter than announced, until the server is repaired', async () => {
-    const { files } = there
-    const fault = { kind: 'wrong-length', declaredBytes: 5_000 } as const
-    apply(there.sim, 'short', files.serve('/short.gguf', gguf, { fault }).url)
-    await tells(there, 'short', ['waiting', 'FetchFailed', 'StartFailed'], sentences.wrongLength)
-    files.serve('/short.gguf', gguf)
-    await there.agent.service('short', 'ready')
-  })
-
   test.concurrent('its local file is missing, until it is put there', async () => {
     const file = path.join(there.agent.folder, 'absent.gguf')
     apply(there.sim, 'absent', file)
@@ -240,16 +203,6 @@ describe('a service that cannot be served', () => {
     await agent.service('vllm', 'ready')
   })
 
-  test.concurrent('its server exits at start: its first error line is the reason', async () => {
-    const { sim, agent, goodModel } = there
-    const crashAtStart = { message: 'loading\nerror: unknown model architecture: "banana"\nexiting' }
-    sim.create(model('banana', goodModel))
-    sim.create(inferenceService('banana', { extraArgs: sampleScriptArgs({ crashAtStart }) }))
-    await tells(there, 'banana', ['crash-looping', 'CrashLooping', 'StartFailed'], sentences.exitsAtStart)
-    sim.patch({ resource: 'inferenceservices', name: 'banana' }, { spec: { extraArgs: [] } })
-    await agent.service('banana', 'ready')
-  })
-
   test('meanwhile a service that is fine stays as it was', async () => {
     const { state, pid, restarts } = await there.agent.service('steady', 'ready')
     expect({ state, pid, restarts, exit: there.agent.exit }).toEqual({
@@ -268,18 +221,6 @@ describe.concurrent('a machine that is not ready for models', () => {
     apply(there.sim, 'model', there.goodModel)
     await tells(there, 'model', ['crash-looping', 'CrashLooping', 'StartFailed'], sentences.binaryMissing)
     await installSample(agent.folder, 0o755)
-    await agent.service('model', 'ready')
-  })
-
-  test('llama-server is not executable, until it is', async () => {
-    await using there = await machine({
-      args: (folder) => ['--llama-server', path.join(folder, 'bin/llama-server')],
-      prepare: (folder) => installSample(folder, 0o644),
-    })
-    const { agent } = there
-    apply(there.sim, 'model', there.goodModel)
-    await tells(there, 'model', ['crash-looping', 'CrashLooping', 'StartFailed'], sentences.binaryNotExecutable)
-    await chmod(path.join(agent.folder, 'bin/llama-server'), 0o755)
     await agent.service('model', 'ready')
   })
 

@@ -6,8 +6,6 @@ import type { SettingsPatch } from '../../src/contract/settings.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
-import { hostPlatform } from '../../src/agent-core/platform/host.ts'
-import { StatedMemory } from '../support/stated-memory.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
 
@@ -73,17 +71,6 @@ test('what a move left ready while the cluster refused writes is withdrawn when 
   refused.remove()
   await eventually(async () => (await world.published('tiny'))?.ready === false, { timeoutMs: 20_000 })
   expect(agent.view('other', elsewhere)).toMatchObject({ state: 'ready' })
-})
-
-test('the namespace that is served already moves nothing', async () => {
-  await using sim = await KubeSim.start()
-  await using world = await AgentWorld.open(sim.connection())
-  await world.apply('tiny')
-  const agent = await world.startAgent()
-  const { pid } = await agent.untilReady('tiny')
-  expect(await set(agent, { namespace: world.namespace })).toMatchObject({ outcome: 'done' })
-  await agent.command({ name: 'resync' })
-  await agent.until('tiny', (view) => view.state === 'ready' && view.pid === pid)
 })
 
 test('another kubeconfig is served at once, in its context of the same name or else its own, and after a restart too', async () => {
@@ -227,39 +214,6 @@ test('a move waits for a server that cannot be ended no longer than one that can
   await agent.untilNotShown('tiny')
 })
 
-test('a move that fails is said, and neither the one after it nor the way back is lost', async () => {
-  await using lab = await KubeSim.start()
-  await using office = await KubeSim.start()
-  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
-  const kubeconfig = join(world.folder, 'office.kubeconfig')
-  await writeFile(kubeconfig, contextAt('office', office.url))
-  const host = hostPlatform()
-  let isBroken = false
-  const interfaces = () => {
-    if (isBroken) throw new Error('the interfaces cannot be read')
-    return host.interfaces()
-  }
-  const broken = new Proxy(host, {
-    get: (target, name) => {
-      const value: unknown = name === 'interfaces' ? interfaces : Reflect.get(target, name)
-      return typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(target) : value
-    },
-  })
-  const agent = await world.startAgent({ memory: new StatedMemory(broken), settings: { hostIp: undefined } })
-  const { context } = await agent.untilCluster('live')
-
-  isBroken = true
-  expect(await set(agent, { kubeconfig })).toMatchObject({ outcome: 'accepted' })
-  const failure = 'failed: the interfaces cannot be read.'
-  await eventually(() => agent.snapshot.notices.some((notice) => notice.includes(failure)))
-  await eventually(() => agent.snapshot.cluster.message.includes('the interfaces cannot be read'))
-  isBroken = false
-  await untilServed(agent, { server: office.url, context: 'office' })
-  await eventually(() => !agent.snapshot.notices.some((notice) => notice.includes(failure)))
-  expect(await set(agent, { kubeconfig: null })).toMatchObject({ outcome: 'accepted' })
-  await untilServed(agent, { server: lab.url, context })
-})
-
 const contextAt = (name: string, server: string, token = 'kube-sim-admin-token') =>
   JSON.stringify({
     ...{ apiVersion: 'v1', kind: 'Config', 'current-context': name },
@@ -267,13 +221,3 @@ const contextAt = (name: string, server: string, token = 'kube-sim-admin-token')
     users: [{ name: 'admin', user: { token } }],
     contexts: [{ name, context: { cluster: name, user: 'admin' } }],
   })
-
-test('a namespace that is set while the agent connects is the one it serves', async () => {
-  await using sim = await KubeSim.start()
-  await using world = await AgentWorld.open(sim.connection())
-  const elsewhere = await world.createNamespace()
-  const agent = await world.startAgent({
-    beforeStart: (starting) => void set(starting, { namespace: elsewhere }),
-  })
-  await untilServed(agent, { namespace: elsewhere })
-})

@@ -176,64 +176,6 @@ describe('on a real API server', () => {
     ])
   })
 
-  test('a hold is for one object: made again under its name, the service is served', async () => {
-    await using world = await open()
-    const { agent } = await world.serving('tiny')
-    await run(agent, { name: 'evict', service: { namespace: world.namespace, name: 'tiny' } })
-    await agent.until('tiny', ({ reason }) => reason === 'Held')
-    await world.deleteService('tiny')
-    await agent.untilNotShown('tiny')
-    await world.applyService('tiny')
-    await agent.untilReady('tiny')
-    await eventually(async () => !(await readFile(join(agent.stateDir, 'absences.json'), 'utf8')).includes('tiny'))
-  })
-
-  test('what is evicted here is free for another agent', async () => {
-    await using world = await open()
-    const { agent: first } = await world.serving('tiny', { name: 'studio' })
-    const second = await world.startAgent({ name: 'mini' })
-    await second.until('tiny', 'foreign')
-    const service = { namespace: world.namespace, name: 'tiny' }
-    expect((await run(first, { name: 'evict', service })).outcome).toBe('done')
-    await second.untilReady('tiny')
-    expect(first.view('tiny')).toMatchObject({ reason: 'Held', hold: { cause: 'evicted' } })
-  })
-
-  test('restart gives a healthy service one new server, however often it is asked for meanwhile', async () => {
-    await using world = await open()
-    const { agent, pid } = await world.serving('tiny')
-    const service = { namespace: world.namespace, name: 'tiny' }
-    const results = await Promise.all([1, 2, 3].map(() => run(agent, { name: 'restart', service })))
-    expect(results.map(({ outcome }) => outcome)).toEqual(['accepted', 'accepted', 'accepted'])
-    const { port } = await agent.untilReadyAgain('tiny', pid)
-    expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
-    await untilGone(pid)
-    expect(agent.starts).toBe(2)
-
-    await world.patchSpec('tiny', { suspend: true })
-    await agent.until('tiny', 'stopped')
-    expect(await run(agent, { name: 'restart', service })).toMatchObject({
-      outcome: 'refused',
-      instead: { label: 'Start', command: { name: 'start', service } },
-    })
-  })
-
-  test('cancelDownload ends the download until start goes on with it', async () => {
-    await using world = await open()
-    const agent = await world.startAgent()
-    const slow = world.files.serve('/slow.gguf', Buffer.alloc(4 * 1_024 * 1_024, 'GGUF'), { paced: true })
-    slow.allow(65_536)
-    await world.apply('tiny', { source: slow.url })
-    await agent.until('tiny', 'fetching')
-    const service = { namespace: world.namespace, name: 'tiny' }
-    expect(await run(agent, { name: 'cancelDownload', service })).toMatchObject({ outcome: 'done' })
-    await agent.until('tiny', ({ reason }) => reason === 'Held')
-    expect(agent.view('tiny')).toMatchObject({ hold: { cause: 'downloadCancelled' } })
-    expect(await run(agent, { name: 'cancelDownload', service })).toMatchObject({ outcome: 'refused' })
-    expect((await run(agent, { name: 'start', service })).outcome).toBe('done')
-    await agent.until('tiny', 'fetching')
-  })
-
   test('a paused machine withdraws its addresses and keeps its models, over a restart too, until it is resumed', async () => {
     await using world = await open()
     const { agent, pid, port } = await world.serving('tiny')
@@ -302,14 +244,6 @@ describe('on a real API server', () => {
       outcome: 'refused',
       message: saying(/request id/),
     })
-  })
-
-  test('resync looks at everything anew', async () => {
-    await using world = await open()
-    const { agent, pid } = await world.serving('tiny')
-    expect((await run(agent, { name: 'resync' })).outcome).toBe('accepted')
-    await agent.untilCluster('live')
-    expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
   })
 
   test('the Events of a service are told newest first, and only of those that are shown', async () => {
@@ -461,52 +395,6 @@ test('what is protected by its specification stays so as a person set it too, an
 })
 
 describe('settings', () => {
-  test('are told with where they come from, set where no flag states them, and kept', async () => {
-    await using sim = await KubeSim.start()
-    await using world = await AgentWorld.open(sim.connection())
-    const agent = await world.startAgent({ settings: { givenByFlags: ['namespace'] } })
-    expect(await run(agent, { name: 'updateSettings', settings: { namespace: 'x' } })).toMatchObject({
-      outcome: 'refused',
-    })
-    expect(
-      await run(agent, {
-        name: 'updateSettings',
-        settings: { startupStallMs: 5_000, drainLimitMs: 1, logLevel: 'debug' },
-      }),
-    ).toEqual({
-      outcome: 'done',
-      message:
-        'drain-timeout is set and takes effect for servers that start after it. startup-timeout is set and takes effect for servers that start after it. log-level is set and takes effect at once.',
-    })
-    expect(await lastUndo(agent)).toEqual({
-      name: 'updateSettings',
-      settings: { startupStallMs: null, drainLimitMs: null, logLevel: null },
-    })
-    await agent.stop()
-    const again = await world.startAgent({ settings: { givenByFlags: ['namespace'] } })
-    const shown = async () => {
-      const answer = await again.agent.query({ name: 'settings' })
-      return 'settings' in answer
-        ? Object.fromEntries(answer.settings.map((one) => [one.name, [one.value, one.from]]))
-        : {}
-    }
-    expect(await shown()).toMatchObject({
-      namespace: [world.namespace, 'flag'],
-      startupStallMs: [5_000, 'person'],
-      drainLimitMs: [1, 'person'],
-      logLevel: ['debug', 'person'],
-    })
-    await run(again, { name: 'updateSettings', settings: { startupStallMs: null } })
-    expect(await shown()).toMatchObject({ startupStallMs: [60_000, 'default'] })
-    expect(await kinds(again)).toEqual([
-      'agentStarted',
-      'settingsChanged',
-      'agentStopped',
-      'agentStarted',
-      'settingsChanged',
-    ])
-  })
-
   test('of the host address: one of this machine may be chosen and what is published follows; a flag wins', async () => {
     await using sim = await KubeSim.start()
     await using world = await AgentWorld.open(sim.connection())

@@ -1,11 +1,11 @@
-import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { deniedSentence } from '../../src/agent-core/platform/local-network.ts'
 import { errorCode } from '../../src/agent-core/util/error-code.ts'
 import type { CommandInput, CommandResult } from '../../src/contract/commands.ts'
-import { AgentWorld, untilGone } from '../support/agent-world.ts'
+import { AgentWorld } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { everything } from '../support/kube-sim/access.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -194,84 +194,6 @@ test('credentials that are rotated count within a second, before a server has re
     await run(agent, { name: 'resync' })
     return lab.requests.count({ user: 'after' }) > 0
   }, soon)
-})
-
-test('a token that was refused is renewed within a second', async () => {
-  await using lab = await KubeSim.start()
-  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
-  const kubeconfig = join(world.folder, 'one.kubeconfig')
-  await writeFile(kubeconfig, kubeconfigOf({ lab }, { lab: 'expired' }))
-  const agent = await world.startAgent({ kubeconfig })
-  await agent.untilCluster('unauthorized')
-  await writeFile(kubeconfig, kubeconfigOf({ lab }))
-  await eventually(() => agent.snapshot.cluster.state === 'live', soon)
-})
-
-test('a kubeconfig behind a link is followed: written, replaced, and the link set to another file', async () => {
-  await using lab = await KubeSim.start()
-  await using other = await KubeSim.start()
-  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
-  const real = join(world.folder, 'real/config')
-  const next = join(world.folder, 'next/config')
-  const kubeconfig = join(world.folder, 'linked/config')
-  for (const file of [real, next, kubeconfig]) await mkdir(dirname(file), { recursive: true })
-  await writeFile(real, kubeconfigOf({ lab }))
-  await symlink(real, kubeconfig)
-  const agent = await world.startAgent({ kubeconfig })
-  await agent.untilCluster('live')
-
-  await writeFile(real, kubeconfigOf({ other }))
-  await eventually(() => told(agent, 'has no context "lab"'), soon)
-  await writeFile(`${real}.new`, kubeconfigOf({ lab: other }))
-  await rename(`${real}.new`, real)
-  await eventually(() => told(agent, `now stands for ${other.url}`), soon)
-  await writeFile(next, kubeconfigOf({ lab }))
-  await symlink(next, `${kubeconfig}.new`)
-  await rename(`${kubeconfig}.new`, kubeconfig)
-  await eventually(() => !told(agent, '"lab"'), soon)
-  await writeFile(next, kubeconfigOf({ lab }).slice(0, 40))
-  await eventually(() => told(agent, 'is not valid'), soon)
-})
-
-test('a kubeconfig that is mounted into a Pod is followed when its ..data is set to a new folder', async () => {
-  await using lab = await KubeSim.start()
-  await using other = await KubeSim.start()
-  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
-  const mount = join(world.folder, 'mount')
-  const update = async (folder: string, content: string) => {
-    await mkdir(join(mount, folder), { recursive: true })
-    await writeFile(join(mount, folder, 'config'), content)
-    await symlink(folder, join(mount, '..data_tmp'))
-    await rename(join(mount, '..data_tmp'), join(mount, '..data'))
-  }
-  await update('..2026_01_01', kubeconfigOf({ lab }))
-  const kubeconfig = join(mount, 'config')
-  await symlink('..data/config', kubeconfig)
-  const agent = await world.startAgent({ kubeconfig })
-  await agent.untilCluster('live')
-
-  await update('..2026_01_02', kubeconfigOf({ lab: other }))
-  await eventually(() => told(agent, `now stands for ${other.url}`), soon)
-  await rm(join(mount, '..2026_01_01'), { recursive: true })
-  await update('..2026_01_03', kubeconfigOf({ lab }))
-  await eventually(() => !told(agent, '"lab"'), soon)
-})
-
-test('a kubeconfig that changes during a move is looked at when that has ended', async () => {
-  await using lab = await KubeSim.start()
-  await using office = await KubeSim.start()
-  await using elsewhere = await KubeSim.start()
-  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
-  const kubeconfig = join(world.folder, 'both.kubeconfig')
-  await writeFile(kubeconfig, kubeconfigOf({ lab, office }))
-  const { agent, pid } = await world.serving('tiny', { kubeconfig, script: { ignoreSigterm: true } })
-  expect((await run(agent, { name: 'selectContext', context: 'office' })).outcome).toBe('accepted')
-  await eventually(() => agent.view('tiny')?.state === 'stopping')
-  await writeFile(kubeconfig, kubeconfigOf({ lab, office: elsewhere }))
-  // Its server ends only when it is killed, long after the watch has told.
-  await untilGone(pid)
-  await eventually(() => told(agent, `Context "office" now stands for ${elsewhere.url}`))
-  expect(agent.snapshot.cluster.server).toBe(office.url)
 })
 
 test('a kubeconfig that is made while the agent waits for one is used within a second', async () => {

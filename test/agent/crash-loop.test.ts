@@ -1,14 +1,12 @@
-import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { chmod, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { isDeepStrictEqual } from 'node:util'
 import { describe, expect, test, vi } from 'vitest'
 import { WorkQueue } from '../../src/agent-core/reconcile/work-queue.ts'
-import { AgentWorld, fakeGguf, untilGone } from '../support/agent-world.ts'
+import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -65,16 +63,6 @@ describe('a crash loop', () => {
     await world.patchSpec('tiny', { extraArgs: [] })
     await agent.untilReady('tiny')
     await eventually(async () => (await world.condition('tiny')) === 'True Serving')
-  })
-
-  test('starts over with a changed Model', async () => {
-    await using world = await AgentWorld.open(api().connection)
-    const agent = await world.startAgent({ random: patientAfterTwo() })
-    await world.apply('tiny', { script: { crashAtStart } })
-    await agent.until('tiny', 'crash-looping')
-    await world.patchModel('tiny', { sha256: createHash('sha256').update(fakeGguf).digest('hex') })
-    const { message } = await agent.until('tiny', ({ reason }) => reason === 'StartFailed')
-    expect(message).toBe(sentence)
   })
 
   test('ends with a new binary in place of the one that fails', async () => {
@@ -151,44 +139,6 @@ describe('a person asks for a restart', () => {
       now: again.pid,
     })
   })
-
-  test('of one that crashes: it is tried at once, and counted anew', async () => {
-    await using world = await AgentWorld.open(api().connection)
-    const agent = await world.startAgent({ random: patientAfterTwo() })
-    await world.apply('tiny', { script: { crashAtStart } })
-    await agent.until('tiny', 'crash-looping')
-    agent.agent.restart(world.namespace, 'tiny')
-    const { message } = await agent.until('tiny', ({ reason }) => reason === 'StartFailed')
-    expect(message).toBe(sentence)
-  })
-})
-
-test('an attempt of a crash loop costs one write of the status', async () => {
-  await using sim = await KubeSim.start()
-  await using world = await AgentWorld.open(sim.connection(), { controller: false })
-  await world.startAgent()
-  await world.apply('tiny', { script: { loadMs: 60_000, crashAfterMs: 500, crash: crashAtStart } })
-  const place = { resource: 'inferenceservices', namespace: world.namespace, name: 'tiny' }
-  // Both of one moment: on a busy machine it fails again before anybody looks.
-  const seen = () => ({
-    failures: Number(/"Failed (\d+) times/.exec(JSON.stringify(sim.get(place)))?.[1] ?? 0),
-    writes: sim.requests.count({ verb: 'patch', resource: 'inferenceservices/status' }),
-  })
-  /** A write that has arrived is not stored at once. */
-  const failedSoOften = (count: number) => {
-    let last: ReturnType<typeof seen> | undefined
-    return eventually(
-      () => {
-        const before = last
-        last = seen()
-        return isDeepStrictEqual(before, last) && last.failures >= count && last
-      },
-      { timeoutMs: patienceMs },
-    )
-  }
-  const before = await failedSoOften(2)
-  const after = await failedSoOften(before.failures + 2)
-  expect(after.writes - before.writes).toBe(after.failures - before.failures)
 })
 
 test('a download after a failed start is waited for without looking all the time', async () => {

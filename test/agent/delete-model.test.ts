@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { command, type CommandInput } from '../../src/contract/commands.ts'
 import { AgentWorld, inferenceService } from '../support/agent-world.ts'
@@ -59,20 +58,6 @@ test('a deletion of which nothing can be known is told as such', async () => {
   })
   at.sim.faults.clear()
   expect((await at.left()).filter(Boolean)).toHaveLength(2)
-})
-
-test('of a service that is gone already the Model is deleted too', async () => {
-  await using at = await served()
-  // What happens to the service is not heard of.
-  at.sim.breakWatches('silence')
-  await at.world.deleteService('tiny')
-  // Nor can it be shown, so it is asked past the check of what is shown.
-  const request = { requestId: randomUUID(), command: command.parse({ name: 'deleteModel', service: at.service }) }
-  expect(await at.agent.agent.command(request)).toMatchObject({
-    outcome: 'done',
-    message: saying(/tiny is no longer in the cluster\. Its Model tiny was deleted too/),
-  })
-  expect(await at.left()).toEqual([undefined, undefined])
 })
 
 test('what is added again while it is still being deleted is refused until it is gone', async () => {

@@ -101,30 +101,6 @@ test('a draft Model is waited for, fetched, verified and drafted with; another o
   expect(without.draft).toBeUndefined()
 })
 
-test('a file of the Model itself is drafted with, is not taken for the model, and counts once', async () => {
-  await using world = await openWorld()
-  const agent = await world.startAgent({ llamaServer })
-  world.files.serve('/both/a-small.gguf', draft)
-  const source = world.files.serve('/both/chat.gguf', model).url
-  await world.applyModel('chat', { source, files: ['chat.gguf', 'a-small.gguf'] })
-  await world.applyService('chat', { spec: { speculativeDecoding: { type: 'draft', draftModel: 'a-small.gguf' } } })
-  const { pid, port, ...view } = await agent.untilReady('chat')
-  expect(await commandLineOf(pid)).toMatch(/--model model\/chat\.gguf .*--model-draft model\/a-small\.gguf /)
-  expect(await draftedBy(port)).toBeGreaterThan(0)
-  expect(view).toMatchObject({ draft: 'a-small.gguf' })
-  const drafts = view.memory?.items?.draft ?? 0
-
-  await world.applyService('chat', { spec: { speculativeDecoding: { type: 'draft', draftModel: 'other.gguf' } } })
-  const { message, pid: still } = await agent.until('chat', (one) => one.message.includes('draftModel'))
-  expect(message).toMatch(/names "other\.gguf", which is not among spec\.files of the Model/)
-  expect(still).toBe(pid)
-
-  await world.applyModel('small', { source: world.files.serve('/small.gguf', draft).url })
-  await serveDrafting(world)
-  const beside = await agent.untilReadyAgain('chat', pid)
-  expect(beside.memory?.items?.draft).toBe(drafts)
-})
-
 test('a draft that cannot be had is named, nothing is started, and another is taken at once', async () => {
   await using world = await openWorld()
   const agent = await world.startAgent({ llamaServer, settings: { memoryBudgetBytes: 900 * mebibyte } })
@@ -219,12 +195,4 @@ test('a llama-server that does not know the flags is not started, and says so', 
   const { message } = await agent.until('chat', ({ reason }) => reason === 'StartFailed')
   expect(message).toContain(`${old} is too old: it does not know --spec-type. Upgrade llama.cpp.`)
   expect(agent.starts).toBe(0)
-})
-
-test('a model without layers to draft with says so', async () => {
-  await using world = await openWorld()
-  const agent = await world.startAgent({ llamaServer })
-  await world.applyService('chat', { spec: { speculativeDecoding: { type: 'mtp' } } })
-  const advice = 'The model has no layers to draft with (MTP): name draft weights in spec.speculativeDecoding'
-  await agent.until('chat', ({ crash, message }) => crash !== undefined && message.includes(advice))
 })

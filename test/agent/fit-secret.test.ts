@@ -3,14 +3,12 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import type { ModelApplication } from '../../src/contract/model-application.ts'
 import { query } from '../../src/contract/queries.ts'
-import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
 import { useControlPlane } from '../support/control-plane/control-plane.ts'
 import { startFakeHub } from '../support/fake-hub.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { throwAwayIdentity } from '../support/kube-sim/tls.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const cluster = useControlPlane()
 const token = 'hf_T0kenThatOnlyFitReads'
@@ -87,56 +85,4 @@ test('a private source is sized with the token of a Secret of its namespace, whi
     agent.log.warnings,
   ])
   expect(told).not.toContain(token)
-})
-
-test('metal-agent fit has the running agent look at a private source with the Secret that is named, and prints no token', async ({
-  skip,
-}) => {
-  const identity = await throwAwayIdentity()
-  if (!identity) return skip('needs openssl')
-  const { admin, namespace } = cluster()
-  await using folder = await temporaryFolder()
-  const file = join(folder.dir, 'tiny.gguf')
-  const caFile = join(folder.dir, 'ca.pem')
-  await writeFile(caFile, identity.certificate)
-  await writeLlamaGguf(file, { context: 16_384 })
-  await using hub = await startFakeHub({ identity, tokens: [token] })
-  await hub.addRepo('org/private', { 'tiny-Q8_0.gguf': await readFile(file) }, { private: true, grantedTo: [token] })
-  await admin.create({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'team' }, stringData: { HF_TOKEN: token } })
-  const { kubeconfig } = await cluster().restrictedKubeconfig(rules)
-  await using agent = await AgentProcess.start({
-    kubeconfig: await readFile(kubeconfig, 'utf8'),
-    args: ['--namespace', namespace, '--hub-endpoint', hub.endpoint, '--ca-file', caFile],
-  })
-  await agent.shows(({ cluster: { state } }) => state === 'live', 'a live cluster')
-  const ask = (...args: string[]) => agent.run('fit', 'hf://org/private', ...args)
-  const team = ['--source-secret', 'team', '--context', '1024', '--slots', '2', '--kv', 'q8_0']
-  const [table, json, missing] = [
-    await ask(...team),
-    await ask(...team, '--json'),
-    await ask('--source-secret', 'missing'),
-  ]
-  expect(table).toMatchObject({
-    code: 0,
-    stdout: expect.stringMatching(/^1,024 tokens of context, 2 slots\n[^]*^It fits: /m) as string,
-  })
-  expect({ ...json, stdout: JSON.parse(json.stdout) as unknown }).toMatchObject({
-    code: 0,
-    stdout: { from: 'agent', verdict: 'fits', unload: [], ways: [] },
-  })
-  expect(missing).toMatchObject({
-    code: 1,
-    stderr: expect.stringMatching(/Secret .*missing.* does not exist/) as string,
-  })
-  expect(JSON.stringify([table, json, missing])).not.toContain(token)
-  const refused = async (...args: string[]) => (await ask(...args)).stderr
-  expect([
-    await refused('--namespace', namespace),
-    await refused(...team, '--kv', 'q8_0,q4_0'),
-    await refused('--source-secret', 'No Secret'),
-  ]).toEqual([
-    expect.stringMatching(/--namespace .* needs --source-secret/),
-    expect.stringMatching(/--kv must be a cache type/),
-    expect.stringMatching(/would reject this: sourceSecret: /),
-  ])
 })

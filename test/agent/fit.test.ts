@@ -117,16 +117,6 @@ test('a model is known by its header alone, and at each context its memory is wh
   ])
 })
 
-test('a namespace that this machine does not watch is not asked for', async () => {
-  await using at = await hubWorld()
-  const agent = await at.start()
-  const sent = at.hub.requests.length
-  await expect(fit(agent, { source: 'hf://org/one', namespace: 'elsewhere' })).rejects.toThrow(
-    `This machine watches only the namespace ${at.world.namespace}, so it checks no model for elsewhere.`,
-  )
-  expect(at.hub.requests.length).toBe(sent)
-})
-
 test('what is said to fit needs as much once it is added', async () => {
   await using at = await hubWorld()
   const agent = await at.start()
@@ -221,21 +211,4 @@ test('files of this machine are looked at only where a Model may name them, in t
     isStored: true,
     architecture: 'llama',
   })
-})
-
-test('what cannot be looked at is said in a sentence, and asked about anew the next time', async () => {
-  await using at = await hubWorld()
-  const agent = await at.start()
-  const refusalOf = (source: string) =>
-    fit(agent, { source }).then(
-      () => 'answered',
-      (error: unknown) => String(error),
-    )
-  expect(await refusalOf('hf://org/none')).toMatch(/org\/none/)
-  await at.hub.addRepo('org/none', { 'x.gguf': at.gguf })
-  expect(await refusalOf('hf://org/none')).toBe('answered')
-  const text = at.world.files.serve('/text.gguf', Buffer.from('<html>no model</html>'))
-  expect(await refusalOf(text.url)).toMatch(/GGUF/)
-  expect(await refusalOf('http://10.0.0.1/x.gguf')).toMatch(/10\.0\.0\.1/)
-  expect(await refusalOf('pvc://claim/x')).toMatch(/volume/)
 })

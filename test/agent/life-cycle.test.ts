@@ -211,26 +211,6 @@ describe('the life of an InferenceService', () => {
       await agent.untilReady('tiny')
       expect(model.requests.filter(({ method }) => method === 'GET')).toHaveLength(2)
     })
-
-    test('by suspend or replicas 0 without a controller, the agent says so itself after a moment', async () => {
-      await using world = await open({ controller: false })
-      const agent = await world.startAgent()
-      await world.apply('off', { spec: { replicas: 0 } })
-      await world.apply('held')
-      await agent.untilReady('held')
-      expect(agent.view('held')?.steps.clusterAgrees).toMatchObject({
-        status: 'active',
-        message: expect.stringMatching(/No controller has written the status/) as string,
-      })
-      await world.patchSpec('held', { suspend: true })
-      await agent.until('held', ({ reason }) => reason === 'Suspended')
-
-      await eventually(async () => (await world.status('held')).phase === 'Suspended')
-      await eventually(async () => (await world.status('off')).phase === 'Stopped')
-      expect(await world.status('held')).toMatchObject({ readyReplicas: 0, desiredReplicas: 0 })
-      expect(await world.publishedKinds('held')).toEqual(['Service'])
-      expect(await world.publishedKinds('off')).toEqual([])
-    })
   })
 
   describe('deleted', () => {
@@ -256,30 +236,6 @@ describe('the life of an InferenceService', () => {
       await world.untilPublishedKinds('tiny')
       await agent.untilNotShown('tiny')
       expect(agent.starts).toBe(0)
-    })
-
-    test('while its server loads, the server is stopped', async () => {
-      await using world = await open()
-      const agent = await world.startAgent()
-      await world.apply('tiny', { script: { loadMs: 600_000 } })
-      const { pid = 0 } = await agent.until('tiny', ({ steps }) => steps.healthy.status === 'active')
-      await world.deleteService('tiny')
-      await untilGone(pid)
-      await world.untilPublishedKinds('tiny')
-      await agent.untilNotShown('tiny')
-    })
-
-    test('while it is being stopped for a change, it is not started again', async () => {
-      await using world = await open()
-      const { agent, pid } = await world.serving('tiny', { settings: roomForOne, script: { ignoreSigterm: true } })
-      await world.patchSpec('tiny', { contextSize: 1024 })
-      await agent.until('tiny', 'stopping')
-      await world.deleteService('tiny')
-      process.kill(-pid, 'SIGKILL')
-      await untilGone(pid)
-      await world.untilPublishedKinds('tiny')
-      await agent.untilNotShown('tiny')
-      expect(agent.starts).toBe(1)
     })
 
     test('and created again under the same name, it is published for the new object alone', async () => {

@@ -30,21 +30,6 @@ test("the agent's log goes to its file, which others may rename, and a second ag
   expect(messages(file).filter((msg) => msg === 'starting metal-agent')).toHaveLength(1)
 })
 
-test.each([
-  [
-    'logs/agent.log',
-    /^metal-agent: --log-file must be an absolute path of at most 1000 characters, not "logs\/agent\.log"\.\n$/,
-  ],
-  [
-    '/dev/null',
-    /^metal-agent: --log-file \/dev\/null cannot be used: it exists and is not a file; name another file, or leave the flag out\.\n$/,
-  ],
-])('--log-file=%s is refused with what to do', async (file, sentence) => {
-  await using agent = await AgentProcess.start({ args: [`--log-file=${file}`] })
-  expect((await agent.exited).code).toBeGreaterThan(0)
-  expect(agent.stderr).toMatch(sentence)
-})
-
 /** Throws where a line is torn. */
 const linesOf = (file: string): { readonly ts: string; readonly msg: string }[] =>
   readFileSync(file, 'utf8')

@@ -1,4 +1,4 @@
-import { readFile, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { AgentWorld, fakeGguf, inferenceService, untilGone } from '../support/agent-world.ts'
@@ -6,7 +6,6 @@ import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { patienceMs, type RunningAgent } from '../support/running-agent.ts'
-import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
 
 const mib = 1024 ** 2
@@ -108,31 +107,6 @@ describe('memory', () => {
     const back = { name: 'updateSettings', settings: { memoryBudgetBytes: null } } as const
     await agent.command(back)
     await agent.untilReadyAgain('tiny', before.pid)
-  })
-
-  test('is asked for again when the budget of a Model changes while the answer is worked out', async () => {
-    await using world = await open()
-    const [asked, goOn, slow] = ['asked', 'go-on', 'slow-llama-server'].map((name) => join(world.folder, name)) as [
-      string,
-      string,
-      string,
-    ]
-    const untilToldToGoOn = `echo >>${asked}; while [ ! -e ${goOn} ]; do sleep 0.05; done`
-    const script = `#!/bin/sh\nif [ "$1" = --help ]; then ${untilToldToGoOn}; fi\nexec ${sampleServerPath} "$@"\n`
-    await writeFile(slow, script, { mode: 0o755 })
-    const agent = await world.startAgent({ llamaServer: slow })
-    const withBudget = (memoryBudget: string) => ({ hardware: { accelerator: 'metal', memoryBudget } })
-    await world.applyModel('tiny')
-    await world.patchModel('tiny', withBudget('1Mi'))
-    await world.applyService('tiny')
-    await soon('the question', async () => (await readFile(asked, 'utf8').catch(() => '')).length > 0)
-    await agent.until('tiny', 'starting')
-    await world.patchModel('tiny', withBudget('4Gi'))
-    // Models are told of in order.
-    await world.apply('marker')
-    await agent.until('marker', 'starting')
-    await writeFile(goOn, '')
-    await agent.untilReady('tiny')
   })
 
   test('counts what an earlier agent left running, by its estimate', async () => {

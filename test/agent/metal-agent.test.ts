@@ -1,12 +1,10 @@
-import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
+import { mkdir, readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { version } from '../../package.json' with { type: 'json' }
-import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { agentSnapshot } from '../../src/contract/snapshot.ts'
-import { AgentProcess, missingSetpriv, type AgentProcessOptions } from '../support/agent-process.ts'
+import { AgentProcess, type AgentProcessOptions } from '../support/agent-process.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFileServer, type FileServer } from '../support/file-server.ts'
@@ -112,56 +110,6 @@ describe.concurrent('how it starts', () => {
       says: `metal-agent: Another agent (process ${first.pid}, since <time>) uses this state folder: stop it, or give this one another --state-dir.\n`,
       first: undefined,
     })
-  })
-
-  test('a lock from before the last boot is stale, whoever has its pid and start time now', async () => {
-    await using folder = await temporaryFolder()
-    const stateDir = path.join(folder.dir, 'state')
-    await mkdir(stateDir)
-    const startTime = (await hostPlatform().process(process.pid))?.startTime
-    const since = new Date().toISOString()
-    const lock = { pid: process.pid, processStartTime: `earlier-boot:${startTime}`, since, token: 'old' }
-    await writeFile(path.join(stateDir, 'agent.lock'), JSON.stringify(lock))
-    await using agent = await AgentProcess.start({ folder: folder.dir })
-    await agent.snapshotWhenUp()
-    expect(agent.exit).toBeUndefined()
-  })
-
-  test('a state folder that cannot be written is told in one sentence', async ({ skip }) => {
-    const missing = missingSetpriv()
-    if (missing !== undefined) skip(missing)
-    await using folder = await temporaryFolder()
-    const locked = path.join(folder.dir, 'locked')
-    await mkdir(locked)
-    await chmod(locked, 0o500)
-    const stateDir = path.join(locked, 'state')
-    await using agent = await AgentProcess.start({
-      folder: folder.dir,
-      obeysFileModes: true,
-      args: ['--state-dir', stateDir],
-    })
-    const exit = await agent.exited
-    expect({ exit, says: agent.stderr }).toEqual({
-      exit: { code: 1, signal: null },
-      says: `metal-agent: The state folder ${stateDir} cannot be used: EACCES: permission denied, mkdir '${stateDir}'; choose another with --state-dir.\n`,
-    })
-  })
-
-  test('--version prints three lines and an unknown flag the nearest one', async () => {
-    await using version = await AgentProcess.start({ args: ['--version'] })
-    await using unknown = await AgentProcess.start({ args: ['--llama-server-prot', '8081'] })
-    expect([
-      { ...(await version.exited), stdout: version.stdout, stderr: version.stderr },
-      { ...(await unknown.exited), stdout: unknown.stdout, stderr: unknown.stderr },
-    ]).toEqual([
-      { code: 0, signal: null, stdout: expect.stringMatching(/^metal-agent .+\n.+\n.+\n$/) as unknown, stderr: '' },
-      {
-        code: 2,
-        signal: null,
-        stdout: '',
-        stderr: 'metal-agent: There is no flag --llama-server-prot: did you mean --llama-server-port?\n',
-      },
-    ])
   })
 
   test('flags with one dash and with "=" count, and each one that changes nothing is told once', async () => {
@@ -301,25 +249,6 @@ describe.concurrent('what operators rely on', () => {
     })
   })
 
-  test('a health port that is taken is a notice, and the agent works', async () => {
-    await using sim = await KubeSim.start()
-    const squatter = createServer().listen(0, '127.0.0.1')
-    await eventually(() => squatter.listening)
-    const port = portOf(squatter.address())
-    await using agent = await AgentProcess.start({ kubeconfig: sim.kubeconfig(), args: ['--port', String(port)] })
-    const { notices } = await agent.shows(
-      (snapshot) => snapshot.cluster.state === 'live' && snapshot,
-      'a cluster that is watched',
-    )
-    squatter.close()
-    const { text: logged } = await agent.logged('no health server')
-    expect(notices).toContain(logged)
-    const taken = `There is no /healthz, /readyz and /metrics: port ${port} on 127.0.0.1 is taken by process ${process.pid} (`
-    expect(logged).toSatisfy(
-      (text: string) => text.startsWith(taken) && text.endsWith('): stop it or choose another port.'),
-    )
-  })
-
   test('metal-agent status prints a table or JSON, and exits with 3 when no agent runs', async () => {
     await using world = await serving()
     const { agent, port } = world
@@ -404,6 +333,3 @@ async function ask(port: number, route: string): Promise<{ status: number; body:
   const response = await fetch(`http://127.0.0.1:${port}${route}`)
   return { status: response.status, body: await response.text() }
 }
-
-const portOf = (address: ReturnType<ReturnType<typeof createServer>['address']>): number =>
-  typeof address === 'object' && address !== null ? address.port : 0

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { livenessTimings, type LivenessTimings } from '../../src/agent-core/servers/liveness.ts'
-import { AgentWorld, commandLineOf, fakeGguf, hostIp } from '../support/agent-world.ts'
+import { AgentWorld, commandLineOf, hostIp } from '../support/agent-world.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -32,35 +32,6 @@ describe('a server that fails', () => {
     )
   })
 
-  test('is withdrawn when it crashes while its next model is downloaded', async () => {
-    await using world = await AgentWorld.open(api().connection)
-    const { agent, pid } = await world.serving('tiny')
-    const next = world.files.serve('/next.gguf', fakeGguf, { paced: true })
-    await world.applyModel('tiny', { source: next.url })
-    await eventually(() => next.openResponses === 1)
-    process.kill(pid, 'SIGKILL')
-    await world.untilNotReady('tiny')
-    await agent.until('tiny', 'fetching')
-    next.allow(fakeGguf.length)
-    await agent.untilReadyAgain('tiny', pid)
-  })
-
-  test('is withdrawn while it hangs, and not killed at once', async () => {
-    await using world = await AgentWorld.open(api().connection)
-    const { agent, pid } = await world.serving('tiny', { liveness: quickLiveness })
-    process.kill(pid, 'SIGSTOP')
-    const { message } = await agent.until('tiny', 'unready')
-    expect(message).toMatch(/suspended .* If this continues, the agent restarts it\./)
-    await world.untilNotReady('tiny')
-    await eventually(async () => (await world.condition('tiny')) === 'False Starting')
-    process.kill(pid, 'SIGCONT')
-    const view = await agent.untilReady('tiny')
-    expect(view.pid).toBe(pid)
-    const { body } = await agent.agent.metrics.render()
-    expect(body).toMatch(new RegExp(`health_check_duration_seconds_count{.*namespace="${world.namespace}".*} [1-9]`))
-    expect(await world.published('tiny')).toMatchObject({ ready: true })
-  })
-
   test('is withdrawn and started again when it hangs on', async () => {
     await using world = await AgentWorld.open(api().connection)
     const { agent, pid } = await world.serving('tiny', { liveness: { ...quickLiveness, hungMisses: 4 } })
@@ -71,23 +42,6 @@ describe('a server that fails', () => {
     await eventually(async () =>
       isDeepStrictEqual(await world.published('tiny'), { address: hostIp, port, ready: true }),
     )
-  })
-
-  test('again and again at its start is called crash-looping, with its own first error line', async () => {
-    await using world = await AgentWorld.open(api().connection)
-    const agent = await world.startAgent()
-    await world.apply('tiny', { script: { crashAtStart: { message: 'error: no such tensor' } } })
-    const view = await agent.until('tiny', 'crash-looping')
-    expect(view).toMatchObject({
-      reason: 'CrashLooping',
-      message: expect.stringMatching(/error: no such tensor/) as string,
-    })
-    await eventually(async () => (await world.condition('tiny')) === 'False CrashLooping')
-    expect((await world.eventReasons('tiny')).filter((reason) => reason === 'StartFailed')).toHaveLength(1)
-    expect(await world.published('tiny')).toBeUndefined()
-
-    await world.patchSpec('tiny', { extraArgs: [] })
-    await agent.untilReady('tiny')
   })
 })
 

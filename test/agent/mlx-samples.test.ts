@@ -1,5 +1,5 @@
 import { execa } from 'execa'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, inject, test } from 'vitest'
 import { Ports } from '../../src/agent-core/servers/ports.ts'
@@ -85,26 +85,4 @@ test('mlx-server, vllm-swift and tensorfold serve who names them, or has no othe
     await eventually(async () => (await areFree()).every(Boolean), { what: `both ports of ${name} being free` })
   }
   expect((await agent.service('plums', 'ready')).pid).toBe(plums.pid)
-})
-
-test('an mlx-lm that prints junk is left out where another runtime is here, and is named where it is the only one', async () => {
-  if ('missing' in controlPlane) return
-  await using world = await AgentWorld.open(controlPlane.connection)
-  const mlx = path.join(world.folder, 'mlx')
-  await writeMlxModel(mlx, { contextTokens: 4096 })
-  const junk = path.join(world.folder, 'mlx_lm.server')
-  // The program beside it is asked for the version.
-  for (const file of [junk, path.join(world.folder, 'mlx_lm')]) {
-    await writeFile(file, '#!/bin/sh\necho hello\nexit 1\n', { mode: 0o755 })
-  }
-  await world.applyModel('plums', { source: mlx, format: 'mlx' })
-  await world.applyService('plums')
-  const settings = { mlxLm: junk, vllmSwift: path.join(world.folder, 'none') }
-  const alone = await world.startAgent({ settings: { ...settings, mlxServer: path.join(world.folder, 'none') } })
-  const { message } = await alone.until('plums', (view) => view.message.includes('Install mlx-lm again'))
-  expect(message).toContain(`${junk} does not report its version as mlx_lm.server does. Install mlx-lm again`)
-  await alone.stop()
-  const agent = await world.startAgent({ settings: { ...settings, mlxServer: sampleMlxServerPath } })
-  const { runtime } = await agent.untilReady('plums')
-  expect(runtime).toBe('mlx-server')
 })

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
@@ -238,46 +238,6 @@ test('a source that is no answer to the first question about an adopted server i
   await next.untilReadyAgain('moving', before.pid)
 })
 
-test('how fast models download counts at once', async () => {
-  const sim = own(await KubeSim.start())
-  const cluster = own(await AgentWorld.open(sim.connection()))
-  const agent = await cluster.startAgent({ settings: { downloadBytesPerSecond: 1_000 } })
-  const names = ['first', 'second', 'third']
-  const files = names.map((name) => cluster.files.serve(`/${name}.gguf`, bigFile(4 * 1024 ** 2)))
-  for (const [at, name] of names.entries()) await cluster.apply(name, { source: files[at]?.url ?? '' })
-  const isAsked = () => files.map(({ requests }) => requests.length > 0)
-  await eventually(() => isAsked().filter(Boolean).length === 2)
-  await Promise.all(names.map((name) => agent.until(name, 'fetching')))
-  expect(isAsked().filter(Boolean)).toHaveLength(2)
-  // At a thousand bytes a second each would take an hour.
-  await agent.command({ name: 'updateSettings', settings: { downloadBytesPerSecond: 0 } })
-  for (const name of names) await agent.untilReady(name)
-})
-
-test('the source of a service that is suspended or deleted is not asked again', async () => {
-  const sim = own(await KubeSim.start())
-  const cluster = own(await AgentWorld.open(sim.connection()))
-  const agent = await cluster.startAgent({ refreshEveryMs: 50 })
-  const asked = await Promise.all(
-    ['suspended', 'deleted', 'serving'].map(async (name) => {
-      const file = cluster.files.serve(`/${name}.gguf`, bigFile(4096), { etag: () => `"${name}"` })
-      await cluster.apply(name, { source: file.url })
-      await cluster.patchModel(name, { refreshPolicy: 'OnChange' })
-      await agent.untilReady(name)
-      const times = () => file.requests.filter(({ method }) => method === 'HEAD').length
-      await eventually(() => times() > 1)
-      return times
-    }),
-  )
-  await cluster.patchSpec('suspended', { suspend: true })
-  await cluster.deleteService('deleted')
-  await agent.until('suspended', 'stopped')
-  await agent.untilNotShown('deleted')
-  const before = asked.map((times) => times())
-  await eventually(() => (asked[2]?.() ?? 0) > (before[2] ?? 0) + 10)
-  expect(asked.slice(0, 2).map((times) => times())).toEqual(before.slice(0, 2))
-})
-
 test('what services run is not deleted when their Model is gone, by this agent and by the next', async () => {
   const sim = own(await KubeSim.start())
   const cluster = own(await AgentWorld.open(sim.connection()))
@@ -349,50 +309,6 @@ test('without an agent the store is listed, and nothing that a service may use i
     'metal-agent: No agent is running, so it is not known which services use this model: start the agent, then delete it.\n',
     4,
   ])
-})
-
-test('a pull without an agent takes what was set, is broken off with Ctrl-C, and goes on the next time', async () => {
-  const { hub, folder } = await world()
-  const content = bigFile(12 * 1024 * 1024)
-  await hub.addRepo('org/big', { 'big.gguf': content })
-  hub.cdn.throttle = 2_000_000
-  await mkdir(join(folder, 'state'), { mode: 0o700 })
-  const set = { schema: 1, settings: { hubEndpoint: hub.endpoint } }
-  await writeFile(join(folder, 'state/settings.json'), JSON.stringify(set), { mode: 0o600 })
-  const where = ['--state-dir', join(folder, 'state'), '--model-store', join(folder, 'models')]
-  const pull = async () =>
-    own(
-      await AgentProcess.start({
-        folder,
-        usualFlags: false,
-        args: ['models', 'pull', 'hf://org/big/big.gguf', '--name', 'big', ...where],
-      }),
-    )
-  const first = await pull()
-  await eventually(() => first.stdout.includes('70 % of 12.6 MB'))
-  first.signal('SIGINT')
-  const interrupted = await first.exited
-  const partials = await readdir(join(folder, 'models/.metalbar/partials'))
-  const before = hub.requests.length
-  hub.cdn.throttle = 0
-  const next = await pull()
-  const ended = await next.exited
-  const ranges = hub.requests.slice(before).flatMap(({ server, headers }) => (server === 'cdn' ? headers.range : []))
-  expect({
-    interrupted,
-    told: first.stderr,
-    kept: partials.length > 0,
-    resumed: ranges.every((range) => Number(/^bytes=(\d+)/.exec(range ?? '')?.[1]) > 500_000),
-    ended,
-    same: (await readFile(join(folder, 'models/big/big.gguf'))).equals(content),
-  }).toEqual({
-    interrupted: { code: 130, signal: null },
-    told: expect.stringMatching(/^metal-agent: .*what has arrived is kept/) as string,
-    kept: true,
-    resumed: true,
-    ended: { code: 0, signal: null },
-    same: true,
-  })
 })
 
 describe('with a real llama-server', () => {

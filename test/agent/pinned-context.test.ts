@@ -24,21 +24,6 @@ test('a later start keeps the context that was served first, whatever became the
   expect(prod.requests.matching()).toEqual([])
 })
 
-test('a context that was never reached is not pinned', async () => {
-  await using lab = await cluster()
-  await using away = await cluster()
-  await away.stop()
-  await using world = await AgentWorld.open(lab.connection())
-  const kubeconfig = join(world.folder, 'both.kubeconfig')
-  await write(kubeconfig, { away: away.url, lab: lab.url })
-  const first = await world.startAgent({ kubeconfig })
-  await first.untilCluster('offline')
-  await first.stop()
-  await write(kubeconfig, { lab: lab.url, away: away.url })
-  const later = await world.startAgent({ kubeconfig })
-  expect((await later.untilCluster('live')).context).toBe('lab')
-})
-
 test('the same name at another cluster waits with a sentence and a command, which moves there', async () => {
   await using lab = await cluster()
   await using other = await cluster()
@@ -95,28 +80,6 @@ test('another address waits where nothing proves that it is the same cluster', a
   expect((await waiting(later)).message).toMatch(
     /^Context "lab" pointed to .*, and now points to .*, and nothing shows that it is the same cluster: .*metal-agent context use lab/,
   )
-})
-
-test('a context that vanished waits, and is served when it is back', async () => {
-  await using lab = await cluster()
-  await using prod = await cluster()
-  await using world = await AgentWorld.open(lab.connection())
-  const kubeconfig = join(world.folder, 'both.kubeconfig')
-  await write(kubeconfig, { lab: lab.url, prod: prod.url })
-  const first = await world.startAgent({ kubeconfig })
-  await first.untilCluster('live')
-  await first.stop()
-
-  await write(kubeconfig, { prod: prod.url })
-  const later = await world.startAgent({ kubeconfig })
-  expect(await waiting(later)).toMatchObject({
-    context: 'lab',
-    message:
-      'This machine serves context "lab", which the kubeconfig no longer has (it has prod): bring it back, or choose another with metal-agent context use NAME.',
-  })
-  await write(kubeconfig, { prod: prod.url, lab: lab.url })
-  expect((await later.untilCluster('live')).context).toBe('lab')
-  expect(prod.requests.matching()).toEqual([])
 })
 
 test('--context chooses anew, also where its name stands for another cluster now', async () => {

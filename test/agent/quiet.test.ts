@@ -36,27 +36,6 @@ test('an event that changes the status alone costs no request, by the count of a
   expect(await counts()).toEqual(answered)
 })
 
-test('of a suspended service for which a controller has another phase, the status is written once', async () => {
-  const user = { name: 'agent', token: 'agents-token', rules: everything }
-  await using sim = await KubeSim.start({ users: [user] })
-  await using world = await AgentWorld.open(sim.connection(), { controller: false })
-  const agent = await world.startAgent({ connection: sim.connection('agent') })
-  await settle(world, agent)
-  await world.apply('held')
-  await agent.untilReady('held')
-  await world.patchSpec('held', { suspend: true })
-  await eventually(async () => (await world.status('held')).phase === 'Suspended')
-
-  sim.requests.clear()
-  for (const phase of ['Failed', 'Pending', 'Failed']) {
-    await world.admin.patchStatus(inferenceService('held'), { phase, readyReplicas: 0, desiredReplicas: 0 })
-  }
-  await world.patchSpec('marker', { modelRef: 'second' })
-  const answered = { 'patch inferenceservices/status': 1, 'create events': 1 }
-  await eventually(() => Object.keys(agentsRequests(sim)).length >= Object.keys(answered).length)
-  expect([agentsRequests(sim), (await world.status('held')).phase]).toEqual([answered, 'Failed'])
-})
-
 test('that memory is short is written to schedulingStatus once for what is asked for, and never in answer to a controller', async () => {
   const user = { name: 'agent', token: 'agents-token', rules: everything }
   await using sim = await KubeSim.start({ users: [user] })
@@ -115,12 +94,4 @@ function difference(before: Record<string, number>, after: Record<string, number
     .map(([what, count]) => [what, count - (before[what] ?? 0)] as const)
     .filter(([what, count]) => count !== 0 && ours.test(what))
   return Object.fromEntries(changed)
-}
-
-function agentsRequests(sim: KubeSim): Record<string, number> {
-  const counts: Record<string, number> = {}
-  for (const { verb, resource } of sim.requests.matching({ user: 'agent' })) {
-    counts[`${verb} ${resource}`] = (counts[`${verb} ${resource}`] ?? 0) + 1
-  }
-  return counts
 }

@@ -59,16 +59,6 @@ test('its cache of prompts is kept to what is counted for it, unless the spec sa
   expect((await commandLineOf(after.pid))?.match(/--cache-ram \d+/g)).toEqual(['--cache-ram 64'])
 })
 
-test('it drafts tokens from what was said before where the spec says so', async () => {
-  await using world = await openWorld()
-  const agent = await world.startAgent({ llamaServer })
-  await world.applyService('llama', { spec: { speculativeDecoding: { type: 'ngram-simple', nDraftMax: 4 } } })
-  const { pid, port, message } = await agent.untilReady('llama')
-  expect(await commandLineOf(pid)).toMatch(/ --spec-type ngram-simple --spec-draft-n-max 4 /)
-  expect(await streamedAnswer(port, 20).end).toBe('whole')
-  expect(message).toMatch(/^Serving at \S+$/)
-})
-
 test('whoever asks is told the name of the Model, and no folder of this machine', async () => {
   await using world = await openWorld()
   const agent = await world.startAgent({ llamaServer })

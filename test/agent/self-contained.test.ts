@@ -2,7 +2,6 @@ import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { optionsOfLauncher } from '../../tasks/package/single-executable.ts'
 import { freePort } from '../support/free-port.ts'
 import { servedBy } from '../support/served-by-command.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -25,11 +24,6 @@ test('the self-contained command runs with nothing beside it and no Node.js on P
   expect([exitCode, stdout]).toEqual([0, expect.stringMatching(/^metal-agent \d+\.\d+\.\d+\n {2}git commit: /)])
 })
 
-test('the self-contained command names a wrong flag as metal-agent does', async () => {
-  const { exitCode, stderr } = await execa(command, ['--no-such-flag'], bare)
-  expect([exitCode, stderr]).toEqual([2, expect.stringContaining('metal-agent: ')])
-})
-
 test('the self-contained command serves a model to a completion and shows its window, its workers and page out of its own file', async () => {
   await using served = await servedBy({ command: [command], args: ['--client-port', String(await freePort())] })
   const { agent } = served
@@ -50,12 +44,6 @@ test('the self-contained command serves a model to a completion and shows its wi
     expect.stringMatching(/^There is no Metal on/),
     expect.stringMatching(/^192\.0\.2\.10 is on no interface/),
   ])
-})
-
-test('the self-contained command carries the options of Node.js that the launcher gives', async () => {
-  const [options, file] = [await optionsOfLauncher(), await readFile(command)]
-  expect(options.length).toBeGreaterThan(0)
-  expect(options.filter((option) => !file.includes(option))).toEqual([])
 })
 
 test('the self-contained command names no folder of the machine that built it', async () => {

@@ -235,42 +235,6 @@ const fitAnswer = z.object({
   room: z.object({ budgetBytes: z.number(), committedBytes: z.number() }),
 })
 
-test('runtimes asks the agent what is installed and runs; without one it looks for itself, and says so', async () => {
-  await using world = await serving()
-  const { agent } = world
-  const table = await agent.run('runtimes')
-  const inSnapshot = (await agent.snapshot()).runtimes
-  const json: unknown = JSON.parse((await agent.run('runtimes', '--json')).stdout)
-  await agent.run('shutdown')
-  await agent.exited
-  const alone = await agent.run('runtimes')
-  const llama = { name: 'llama-server', formats: ['gguf'], path: sampleServerPath, version: '0 (sample)' }
-  const mlx = {
-    name: 'mlx-lm',
-    formats: ['mlx', 'safetensors'],
-    message: saying(/^\/nowhere\/mlx_lm\.server was given /),
-  }
-  expect({ table, inSnapshot, json, alone }).toMatchObject({
-    table: done(
-      saying(
-        /^RUNTIME {7}VERSION {5}FORMATS {11}STATE {4}PATH\nllama-server {2}0 \(sample\) {2}gguf {14}ready {4}\/.*sample-server\.cjs\nmlx-lm {20}mlx, safetensors {2}missing\nmlx-server {16}mlx, safetensors {2}missing\nvllm-swift {16}mlx, safetensors {2}missing\ntensorfold {16}mlx, safetensors {2}missing\nollama {20}gguf {14}missing\nomlx {22}mlx, safetensors {2}missing\n\n\/nowhere\/mlx_lm\.server was given .*\n/,
-      ),
-    ),
-    inSnapshot: expect.arrayContaining([llama, mlx]) as unknown,
-    json: {
-      runtimes: expect.arrayContaining([
-        expect.objectContaining({ ...llama, state: 'ready' }),
-        expect.objectContaining({ ...mlx, state: 'missing' }),
-      ]) as unknown,
-    },
-    alone: {
-      code: 0,
-      stdout: saying(/^RUNTIME .*\nllama-server .*\nmlx-lm /),
-      stderr: saying(/^No agent is running here: .*\n$/),
-    },
-  })
-})
-
 const inferenceService = (name: string) => ({
   apiVersion: 'inference.llmkube.dev/v1alpha1',
   kind: 'InferenceService',
