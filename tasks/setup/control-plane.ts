@@ -9,7 +9,7 @@ const kubernetesVersion = '1.36.3'
 const sourceFolder = join(import.meta.dirname, '../../test/support/control-plane')
 const sources = ['main.go', 'go.mod', 'go.sum'].map((file) => readFileSync(join(sourceFolder, file), 'utf8'))
 
-/** kube-apiserver with etcd and kube-controller-manager: the folder of KUBEBUILDER_ASSETS, else our one binary. */
+/** kube-apiserver with etcd: the folder of KUBEBUILDER_ASSETS, else our one binary. */
 export const controlPlanePart: Part = {
   name: 'control-plane',
   about: `Kubernetes ${kubernetesVersion} API server with etcd; 5 to 10 minutes on 2 cores, once`,
@@ -31,8 +31,7 @@ export const controlPlanePart: Part = {
     }),
 }
 
-/** Our own binary, which alone has a controller manager. */
-export function findBuilt(): Found {
+function findBuilt(): Found {
   const path = join(builtFolder(), 'control-plane')
   return isExecutable(path)
     ? { found: true, path, origin: 'built' }

@@ -1,7 +1,6 @@
 import { createServer as createHttpServer } from 'node:http'
 import { createServer } from 'node:net'
 import { once } from 'node:events'
-import { writeFile } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest'
@@ -12,7 +11,6 @@ import type { DoctorFinding } from '../../src/contract/doctor.ts'
 import { apiWorlds, useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
-import { freePort } from '../support/free-port.ts'
 import type { Rule } from '../support/kube-sim/access.ts'
 import { KubeSim, type KubeSimOptions } from '../support/kube-sim/kube-sim.ts'
 import { foundBy, patientOf, type StatedPatient } from '../support/patient.ts'
@@ -123,26 +121,5 @@ describe('a cluster', () => {
     })
     expect(found['rights']?.verdict).toBe('notApplicable')
     expect(Object.keys(found)).toHaveLength(clusterChecks.length)
-  })
-})
-
-test('a kubeconfig that logs in by a program that this PATH has says where it is', async () => {
-  const file = join(folder.dir, `kubeconfig-${(files += 1)}`)
-  const user = { exec: { apiVersion: 'client.authentication.k8s.io/v1', command: 'sh', interactiveMode: 'Never' } }
-  const cluster = { server: `http://127.0.0.1:${await freePort()}`, 'insecure-skip-tls-verify': true }
-  const kubeconfig = {
-    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'a' },
-    clusters: [{ name: 'a', cluster }],
-    users: [{ name: 'a', user }],
-    contexts: [{ name: 'a', context: { cluster: 'a', user: 'a' } }],
-  }
-  await writeFile(file, JSON.stringify(kubeconfig))
-  const patient = patientOf({
-    context: () => PinnedContext.load({ file, env: {} }),
-    env: { PATH: '/usr/bin:/bin' },
-  })
-  expect((await foundBy(clusterChecks, patient))['credential-plugin']).toMatchObject({
-    verdict: 'pass',
-    says: expect.stringMatching(/^The kubeconfig logs in by \/(usr\/)?bin\/sh\.$/) as string,
   })
 })

@@ -1,5 +1,3 @@
-import { channel } from 'node:diagnostics_channel'
-import type { TLSSocket } from 'node:tls'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { ApiError } from '../../src/agent-core/kube/api-error.ts'
@@ -13,23 +11,6 @@ const cluster = useControlPlane()
 
 const openApi = async (): Promise<KubeApi> =>
   new KubeApi(await PinnedContext.load({ file: cluster().kubeconfig, env: {} }))
-
-test('requests reuse connections, and speak HTTP/1.1', async () => {
-  const protocols: (string | false | null)[] = []
-  const connected = channel('undici:client:connected')
-  const onConnected = (message: unknown): void => {
-    const { socket } = message as { socket: TLSSocket } // documented by undici
-    protocols.push(socket.alpnProtocol)
-  }
-  connected.subscribe(onConnected)
-  try {
-    const api = await openApi()
-    for (let count = 0; count < 10; count += 1) await api.list(resources.models, { namespace: cluster().namespace })
-  } finally {
-    connected.unsubscribe(onConnected)
-  }
-  expect([new Set(protocols), protocols.length < 5]).toEqual([new Set(['http/1.1']), true])
-})
 
 test("a refusal carries the server's code, reason and words", async () => {
   const api = await openApi()

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { KubeApi, listBounds } from '../../src/agent-core/kube/kube-api.ts'
+import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
 import { ListWatch, type ListWatchState } from '../../src/agent-core/kube/list-watch.ts'
 import { ObjectCache } from '../../src/agent-core/kube/object-cache.ts'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
@@ -150,47 +150,6 @@ test('a server that was never reached is offline, with its words and the time of
   ]).toEqual([true, true, true])
 })
 
-test('missing rights are said, and a grant is noticed', async () => {
-  sim.users = [{ name: 'reader', token: 'reader-token', rules: [] }]
-  const { cache, listWatch } = watchModels({ as: await contextOf('reader') })
-  const denied = await eventually(() => listWatch.state().state === 'denied' && listWatch.state().message)
-  createModel('allowed')
-  sim.users = [
-    {
-      name: 'reader',
-      token: 'reader-token',
-      rules: [{ apiGroups: ['*'], resources: ['models'], verbs: ['get', 'list', 'watch'] }],
-    },
-  ]
-  await eventually(() => cache.get('default', 'allowed'))
-  expect(denied).toMatch(/^These credentials may not read models \(.*forbidden.*\); ask for the rights/)
-})
-
-test('refused credentials are read again from the kubeconfig', async () => {
-  sim.users = [{ name: 'rotating', token: 'old', rules: [{ apiGroups: ['*'], resources: ['*'], verbs: ['*'] }] }]
-  const file = join(folder, 'rotating')
-  await writeFile(file, sim.kubeconfig({ user: 'rotating' }))
-  const as = await PinnedContext.load({ file, env: {} })
-  const { cache, listWatch } = watchModels({ as })
-  await eventually(() => listWatch.state().state === 'live')
-  sim.users = sim.users.map((user) => ({ ...user, token: 'new' }))
-  sim.breakWatches('close')
-  await eventually(() => listWatch.state().state === 'unauthorized')
-  await writeFile(file, sim.kubeconfig({ user: 'rotating' }))
-  createModel('after')
-  await eventually(() => cache.get('default', 'after'))
-})
-
-test('absent definitions are said, and their installation is noticed', async () => {
-  sim.removeCrds()
-  const { cache, listWatch } = watchModels()
-  const absent = await eventually(() => listWatch.state().state === 'absent' && listWatch.state().message)
-  await sim.installCrds()
-  createModel('late')
-  await eventually(() => cache.get('default', 'late'))
-  expect(absent).toMatch(/does not have LLMKube's API group inference\.llmkube\.dev; install LLMKube there/)
-})
-
 test('an object that was deleted and made again while nobody looked is a deletion and an addition', async () => {
   createModel('twin')
   const { cache, changes } = watchModels()
@@ -238,15 +197,6 @@ test('an object whose metadata cannot be read is left out and the rest is kept',
   expect(cache.get('default', 'bad')).toBeUndefined()
 })
 
-test('stopping while the list is under way opens no watch, and nothing arrives afterwards', async () => {
-  createModel('late')
-  sim.faults.add({ on: { verb: 'list', resource: 'models' }, fault: { kind: 'stall' } })
-  const { cache, listWatch } = watchModels()
-  await eventually(() => sim.requests.count({ verb: 'list', resource: 'models' }) === 1)
-  await listWatch.stop()
-  expect([cache.size, sim.requests.count({ verb: 'watch', resource: 'models' })]).toEqual([0, 0])
-})
-
 test('large objects are read in pages that fit into memory', async () => {
   for (let index = 0; index < 60; index += 1) createModel(`large-${index}`, { 'example.com/blob': 'x'.repeat(200_000) })
   const { cache } = watchModels()
@@ -275,20 +225,6 @@ test('a list that never ends is given up with a sentence, and what was known bef
   await eventually(() => cache.get('default', 'after'))
 })
 
-test('a watch that brings more objects than a list may have is followed by a list', async () => {
-  createModel('known')
-  const { cache } = watchModels()
-  await eventually(() => sim.watchCount({ resource: 'models' }) === 1)
-  const known = cache.get('default', 'known')
-  for (let index = 0; known && cache.size < listBounds.objects; index += 1) {
-    const metadata = { ...known.metadata, name: `m-${index}`, uid: `${index}` }
-    cache.upsert({ ...known, metadata })
-  }
-  createModel('one-more')
-  await eventually(() => cache.size === 2)
-  expect([...cache.values()].map(({ metadata }) => metadata.name)).toEqual(['known', 'one-more'])
-})
-
 test('a watch that is cut after it has lived is opened again without ever longer waits', async () => {
   const clock = { now: 0 }
   const { listWatch, states } = watchModels({ clock })
@@ -304,18 +240,6 @@ test('a watch that is cut after it has lived is opened again without ever longer
   expect(new Set(waits)).toEqual(new Set([10]))
 })
 
-test('a watch that the server ends and that goes on where it was is news to nobody', async () => {
-  const clock = { now: 0 }
-  const { cache, states } = watchModels({ clock })
-  await eventually(() => sim.watchCount({ resource: 'models' }) === 1)
-  clock.now += 60_000
-  sim.breakWatches('close', { resource: 'models' })
-  await eventually(() => sim.requests.count({ verb: 'watch', resource: 'models' }) === 2)
-  createModel('after')
-  await eventually(() => cache.get('default', 'after'))
-  expect(states.map(({ state }) => state)).toEqual(['live'])
-})
-
 test('a server that answers nothing is asked ever more seldom', async () => {
   const fault = { kind: 'status', code: 500 } as const
   sim.faults.add({ on: { resource: 'models' }, times: Infinity, fault })
@@ -323,18 +247,6 @@ test('a server that answers nothing is asked ever more seldom', async () => {
   const waits = () => states.flatMap(({ retryAt }) => (retryAt === undefined ? [] : [retryAt]))
   await eventually(() => waits().length >= 4)
   expect(waits().slice(0, 4)).toEqual([10, 20, 40, 80])
-})
-
-test('after a wake it is asked again as after the first failure, however often it had failed before', async () => {
-  const fault = { kind: 'status', code: 500 } as const
-  sim.faults.add({ on: { resource: 'models' }, times: Infinity, fault })
-  const { states, listWatch } = watchModels({ clock: { now: 0 } })
-  const waits = () => states.flatMap(({ retryAt }) => (retryAt === undefined ? [] : [retryAt]))
-  await eventually(() => waits().length >= 5)
-  const before = waits().length
-  listWatch.resync()
-  await eventually(() => waits().length >= before + 2)
-  expect(waits().slice(before, before + 2)).toEqual([10, 20])
 })
 
 test('a server that asks for time is given it', async () => {
@@ -389,12 +301,6 @@ function watchModels(
   stops.push(() => listWatch.stop())
   listWatch.start()
   return { cache, listWatch, states, gone, changes }
-}
-
-async function contextOf(user: string): Promise<PinnedContext> {
-  const file = join(folder, user)
-  await writeFile(file, sim.kubeconfig({ user }))
-  return PinnedContext.load({ file, env: {} })
 }
 
 function createModel(name: string, annotations: Readonly<Record<string, string>> = {}): void {

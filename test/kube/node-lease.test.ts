@@ -1,4 +1,3 @@
-import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
@@ -175,18 +174,6 @@ describe('the Lease of a machine', () => {
     expect(await read('metalbar-leader')).toBeUndefined()
   })
 
-  test('is renewed with each beat until the stop, and after it no more', async () => {
-    using mac = await agent({ displayName: 'beating', everyMs: 40 })
-    await mac.lease.renew()
-    const times = new Set<string | null | undefined>()
-    await eventually(async () => times.add(renewTimeOf(await read('metalbar-beating'))).size > 4)
-    await mac.stop()
-    expect(await read('metalbar-beating')).toBeUndefined()
-    mac.requests()
-    await mac.lease.renew()
-    expect([mac.requests(), await read('metalbar-beating')]).toEqual([[], undefined])
-  })
-
   test('goes with an orderly stop also where it was edited since, and stays where another agent took it since', async () => {
     using edited = await agent({ displayName: 'edited' })
     await edited.beat()
@@ -197,13 +184,6 @@ describe('the Lease of a machine', () => {
     await cluster().admin.patch(named('metalbar-lost'), { spec: { holderIdentity: 'id-b' } })
     await lost.stop()
     expect([await read('metalbar-edited'), holderOf(await read('metalbar-lost'))]).toEqual([undefined, 'id-b'])
-  })
-
-  test('has nothing else on its beat wait for it', async () => {
-    const { promise: neverKnown } = Promise.withResolvers<NodeFacts>()
-    using mac = await agent({ displayName: 'slow', facts: () => neverKnown })
-    await mac.lease.renew()
-    expect([mac.requests(), await read('metalbar-slow')]).toEqual([[], undefined])
   })
 
   test('without rights costs one request for each heartbeat and is one notice, until they are granted', async () => {
@@ -243,24 +223,5 @@ describe('the Lease of a machine', () => {
     expect(found).toMatchObject({ metadata: { managedFields: [{ manager: 'metalbar' }] } })
     expect(bytes).toBeGreaterThan(4_000)
     expect(bytes).toBeLessThanOrEqual(8_192)
-  })
-
-  test('in a namespace that does not exist is said to need one', async () => {
-    await using folder = await temporaryFolder()
-    const file = path.join(folder.dir, 'kubeconfig')
-    await writeFile(file, '')
-    const context = await PinnedContext.load({
-      file: await writeKubeconfig(file, cluster().connection),
-      env: {},
-    })
-    using mac = new NodeLease({
-      ...{ api: new CountingApi(context), namespace: 'nowhere', node: { id: 'id-a', displayName: 'mac' } },
-      pulse: new HeartbeatPulse({ random: () => 0.5, everyMs: never }),
-      facts: () => Promise.resolve(nodeFacts),
-      ...{ log: silentLog, onChange: () => undefined },
-    })
-    await mac.renew()
-    await mac.idle()
-    expect(mac.notice).toContain('(namespaces "nowhere" not found): create that namespace.')
   })
 })

@@ -17,11 +17,6 @@ import { useLlamaServer } from '../support/skip.ts'
 
 const llamaServer = useLlamaServer()
 
-const completion = z.looseObject({
-  choices: z.array(z.looseObject({ message: z.looseObject({ role: z.string(), content: z.string() }) })),
-  usage: z.looseObject({ completion_tokens: z.number() }),
-})
-
 let folder: string
 
 beforeAll(async () => {
@@ -30,27 +25,6 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
-})
-
-test('llama-server says 503 while it loads a written model, then serves tokens from it, and ends on SIGTERM', async () => {
-  const file = join(folder, 'large-enough-to-load-slowly.gguf')
-  await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256 })
-  await using server = await start(file)
-
-  const answers = new Set<number | undefined>()
-  const isReady = async () => answers.add(await health(server.url)).has(200)
-  await eventually(isReady, { what: '/health answering 200' })
-  expect([...answers].filter((status) => status !== undefined)).toEqual([503, 200])
-
-  const answer = await fetch(`${server.url}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], max_tokens: 8, ignore_eos: true }),
-  })
-  const { choices, usage } = completion.parse(await answer.json())
-  expect([choices[0]?.message.role, usage.completion_tokens]).toEqual(['assistant', 8])
-
-  expect(await server.terminate()).toBe(0)
 })
 
 test('a quantised model in three files is served from the first of them', async () => {

@@ -46,25 +46,6 @@ test('a plugin has nobody at its input, and what it says is used until it expire
   expect(await authorization(context)).not.toBe(first)
 })
 
-test('what a plugin says is used until it expires, and no request with another question gets it', async () => {
-  await using folder = await temporaryFolder()
-  const plugin = (expiry: string) =>
-    `count=$(ls ${folder.dir} | wc -l); touch ${folder.dir}/run-$$; echo '{"status":{"token":"'$count'","expirationTimestamp":"${expiry}"}}'`
-  const lasting = await contextWithPlugin(folder.dir, plugin('2999-01-01T00:00:00Z'), 20_000)
-  expect(await authorization(lasting)).toBe(await authorization(lasting))
-  const expired = await contextWithPlugin(folder.dir, plugin('2020-01-01T00:00:00Z'), 20_000)
-  expect(await authorization(expired)).not.toBe(await authorization(expired))
-
-  const waits = `until test -e ${folder.dir}/go; do sleep 0.05; done; ${tokenOf('before')}`
-  const context = await contextWithPlugin(folder.dir, waits, 20_000)
-  const before = authorization(context)
-  await contextWithPlugin(folder.dir, tokenOf('after'), 20_000)
-  await context.renew()
-  const after = authorization(context)
-  await writeFile(join(folder.dir, 'go'), '')
-  expect(await Promise.all([before, after])).toEqual(['Bearer before', 'Bearer after'])
-})
-
 test('a plugin that fails is told with what it said, and one that prints nonsense by its name', async () => {
   await using folder = await temporaryFolder()
   const failing = await contextWithPlugin(folder.dir, 'echo log in first >&2; exit 1', 20_000)

@@ -1,6 +1,5 @@
 import { dirname, join } from 'node:path'
-import { controlPlanePart, findBuilt } from '../../../tasks/setup/control-plane.ts'
-import { isExecutable } from '../../../tasks/setup/tools.ts'
+import { controlPlanePart } from '../../../tasks/setup/control-plane.ts'
 
 /** A program and its first arguments. */
 export type Command = readonly [string, ...string[]]
@@ -25,18 +24,6 @@ export function apiServerCommands(): ApiServerCommands {
         ...['--initial-cluster', `default=${loopback(peerPort)}`],
       ),
     apiServer: (_, etcdPort = 0) => endingWithStandardInput(found.path, `--etcd-servers=${loopback(etcdPort)}`),
-  }
-}
-
-/** How the controller manager is started, or why there is none. */
-export function controllerManagerCommand(): { command: Command } | { missing: string } {
-  const assets = process.env['KUBEBUILDER_ASSETS'] ?? ''
-  const separate = join(assets, 'kube-controller-manager')
-  if (assets !== '' && isExecutable(separate)) return { command: endingWithStandardInput(separate) }
-  const built = findBuilt()
-  if (built.found) return { command: [built.path, 'controller-manager'] }
-  return {
-    missing: assets === '' ? built.reason : `KUBEBUILDER_ASSETS names ${assets}, which has no kube-controller-manager`,
   }
 }
 

@@ -2,7 +2,6 @@ import { afterAll, beforeAll, beforeEach, inject } from 'vitest'
 import { TestCluster } from './test-cluster.ts'
 
 export { ApiServer } from './api-server.ts'
-export { missingControllerManager, startControllerManager } from './controller-manager.ts'
 export { TestCluster } from './test-cluster.ts'
 
 /**

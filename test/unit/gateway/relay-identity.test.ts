@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { X509Certificate } from 'node:crypto'
+import { generateKeyPairSync, X509Certificate } from 'node:crypto'
 import { chmod, mkdir, readdir, readFile, rm, stat, symlink, truncate, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -78,12 +78,12 @@ describe('an identity that is made', () => {
 
   test('has a serial number of its own, which is above zero, and another key than the next', async () => {
     const pins = new Set<string>()
-    for (let made = 0; made < 6; made += 1) {
+    for (let made = 0; made < 2; made += 1) {
       pins.add((await relayIdentity(state.dir)).pin)
       expect(opensslSays('openssl x509 -in ingress-cert.pem -noout -serial')).toMatch(/^serial=[0-9A-F]+$/)
       await rm(folder, { recursive: true })
     }
-    expect(pins.size).toBe(6)
+    expect(pins.size).toBe(2)
   })
 
   test('has the pin that openssl computes', async () => {
@@ -103,10 +103,7 @@ test('the one of LLMKube’s own agent is taken as it is, with the pin that Go c
 })
 
 describe('what cannot be used is told, and left as it is', () => {
-  const other = async (): Promise<string> => {
-    await using elsewhere = await temporaryFolder()
-    return (await relayIdentity(elsewhere.dir)).key
-  }
+  const other = generateKeyPairSync('ec', { namedCurve: 'prime256v1' }).privateKey
   test.each<[string, () => Promise<unknown>, RegExp]>([
     ['a key that its group may read', () => chmod(keyFile(), 0o640), /other users have access to ingress-key\.pem/],
     ['a key that others may write', () => chmod(keyFile(), 0o602), /other users have access to ingress-key\.pem/],
@@ -117,7 +114,7 @@ describe('what cannot be used is told, and left as it is', () => {
     ['half a key', () => truncate(keyFile(), 100), /ingress-key\.pem holds no private key in PEM/],
     [
       'the key of another certificate',
-      async () => writeFile(keyFile(), await other()),
+      () => writeFile(keyFile(), other.export({ type: 'pkcs8', format: 'pem' })),
       /is not the key of ingress-cert/,
     ],
     ['a key without an end', () => writeFile(keyFile(), 'x'.repeat(20_000)), /has more than 16 KiB/],
@@ -138,6 +135,12 @@ describe('what cannot be used is told, and left as it is', () => {
     expect(said).toContain(`in ${folder}, cannot be used: `)
     expect(said).toContain('or delete the folder to get a new identity')
     expect(await asItWas()).toBe(before)
+  })
+
+  test('until its folder is deleted, which gives a new one', async () => {
+    await givenByGo()
+    await rm(keyFile())
+    await problem()
     await rm(folder, { recursive: true })
     expect((await relayIdentity(state.dir)).pin).not.toBe(goIdentity.pin)
   })
