@@ -1,3 +1,4 @@
+import { Turns } from '../../util/turns.ts'
 import { contentKindOf, notGgufSentence } from '../content-kind.ts'
 import { GgufError, type GgufFields, type GgufHeader, type GgufTensor, type GgufValue } from './gguf.ts'
 import { fileTypes, tensorTypes } from './types.ts'
@@ -16,7 +17,6 @@ const maxNameBytes = 256
 const maxDimensions = 4
 /** The lengths of name and dimensions, type and offset of the smallest tensor. */
 const minTensorBytes = 24
-const maxNesting = 4
 /** The longest text that is kept: names and addresses are shorter, chat templates and licences nobody asks for. */
 const maxTextBytes = 1_024
 /** The longest list that is kept: lists by layer are shorter. */
@@ -36,7 +36,7 @@ export async function readHeader(source: HeaderSource): Promise<GgufHeader> {
   for (let wanted = firstBytes; ;) {
     const bytes = await source.read(wanted)
     try {
-      return parse(new Cursor(source, bytes))
+      return await parse(new Cursor(source, bytes))
     } catch (error) {
       if (!(error instanceof Beyond)) throw error
       if (bytes.length < wanted) throw endsEarly(source.name, bytes.length)
@@ -126,13 +126,13 @@ class Cursor {
   }
 }
 
-function parse(cursor: Cursor): GgufHeader {
+async function parse(cursor: Cursor): Promise<GgufHeader> {
   const kind = contentKindOf(cursor.bytes)
   if (kind !== 'gguf') throw new GgufError(notGgufSentence(cursor.name, kind))
   cursor.take(4)
   expectVersion(cursor.name, cursor.uint32())
   const tensorCount = cursor.count('the list of tensors')
-  const { metadata, vocabulary } = readMetadata(cursor, cursor.count('the list of keys'))
+  const { metadata, vocabulary } = await readMetadata(cursor, cursor.count('the list of keys'))
   const { tensors, dataOffset } = readTensors(cursor, tensorCount, metadata.get('general.alignment') ?? 32)
   return { ...fieldsOf(metadata, tensors), metadata, vocabulary, tensors, dataOffset }
 }
@@ -148,7 +148,7 @@ function expectVersion(name: string, version: number): void {
   )
 }
 
-function readMetadata(cursor: Cursor, count: number): Pick<GgufHeader, 'metadata' | 'vocabulary'> {
+async function readMetadata(cursor: Cursor, count: number): Promise<Pick<GgufHeader, 'metadata' | 'vocabulary'>> {
   if (count > maxKeys) throw cursor.malformed(`it claims ${count} keys`)
   const metadata = new Map<string, GgufValue>()
   let vocabulary: number | undefined
@@ -156,7 +156,7 @@ function readMetadata(cursor: Cursor, count: number): Pick<GgufHeader, 'metadata
     const key = cursor.shortText('a key')
     const type = cursor.uint32()
     if (type === arrayType) {
-      const { length, items } = readArray(cursor)
+      const { length, items } = await readArray(cursor)
       if (items) metadata.set(key, items)
       if (key === 'tokenizer.ggml.tokens') vocabulary = length
     } else {
@@ -207,27 +207,33 @@ function readText(cursor: Cursor): string | undefined {
   return undefined
 }
 
-/** `items`: absent where they are not kept. */
-function readArray(cursor: Cursor, depth = 1): { length: number; items?: readonly (number | boolean)[] } {
+/** `items`: absent where they are not kept. Throws for an array of arrays, as llama.cpp does. */
+async function readArray(cursor: Cursor): Promise<{ length: number; items?: readonly (number | boolean)[] }> {
   const type = cursor.uint32()
   const length = cursor.count('an array')
   if (type === textType) {
     cursor.need(length * 8)
-    for (let index = 0; index < length; index += 1) cursor.take(cursor.count('a text'))
-  } else if (type === arrayType) {
-    if (depth >= maxNesting) throw cursor.malformed(`arrays are nested more than ${maxNesting} deep`)
-    cursor.need(length * 12)
-    for (let index = 0; index < length; index += 1) readArray(cursor, depth + 1)
-  } else {
-    const item = numberType(cursor, type)
-    cursor.need(length * item.bytes)
-    if (length <= maxItems && depth === 1) {
-      return { length, items: Array.from({ length }, () => readNumber(cursor, item)) }
+    const turns = new Turns()
+    for (let index = 0; index < length; index += 1) {
+      cursor.take(cursor.count('a text'))
+      if (index % textsBetweenTurns === 0) await turns.pass()
     }
-    cursor.take(length * item.bytes)
+    return { length }
   }
+  if (type === arrayType) {
+    throw new GgufError(
+      `${cursor.name} has arrays in an array of its GGUF header, which llama.cpp does not load: get a file that a newer converter made.`,
+    )
+  }
+  const item = numberType(cursor, type)
+  cursor.need(length * item.bytes)
+  if (length <= maxItems) return { length, items: Array.from({ length }, () => readNumber(cursor, item)) }
+  cursor.take(length * item.bytes)
   return { length }
 }
+
+/** Some milliseconds' worth; `maxHeaderBytes` has room for 8 million of them. */
+const textsBetweenTurns = 16_384
 
 interface Entry extends Omit<GgufTensor, 'bytes'> {
   /** Undefined for a type that is not known here. */

@@ -76,7 +76,6 @@ test('values as large as a header may keep are kept, and larger ones do no harm 
       numbers: numbers(512),
       manyNumbers: numbers(513),
       texts: ['a', 'b'],
-      nested: [[1], [2, 3]],
       last: 'here',
     },
     tensors: [],
