@@ -8,7 +8,14 @@ import { startRows } from '../src/agent-core/settings/start-rows.ts'
 import { defaultStateDir } from '../src/agent-core/state/state-folder.ts'
 import { exitCodeTexts, flagTable, flagUsage } from '../src/cli/flags.ts'
 import { verbProgram } from '../src/cli/verbs.ts'
-import { editableRow, formatSetting, settingNames, spellingOf } from '../src/contract/settings.ts'
+import {
+  boundsText,
+  defaultText,
+  editableRow,
+  settingNames,
+  settingText,
+  spellingOf,
+} from '../src/contract/settings.ts'
 import {
   countsTexts,
   type EditableRow,
@@ -96,8 +103,10 @@ function settingLines(section: SettingSection): string[] {
 
 function settingLine({ row, name, counts }: { row: SettingRow; name: string; counts: string }): string {
   const spelled = name === row.flag ? '' : ` (setting \`${name}\`)`
-  const facts = [boundsOf(row), defaultText(row), counts]
-  return `- \`--${row.flag}\`${spelled}: ${row.help}. _${facts.filter((one) => one !== '').join('; ')}_`
+  const fallback = defaultText(row)
+  const bounds = row.choices === undefined ? (row.kind === 'switch' ? 'on or off' : boundsText(row)) : ''
+  const facts = [bounds, fallback === undefined ? '' : `default: ${fallback}`, counts]
+  return `- \`--${row.flag}\`${spelled}: ${settingText(row)} _${facts.filter((one) => one !== '').join('; ')}_`
 }
 
 const countsOf = ({ counts, trust }: EditableRow): string =>
@@ -105,22 +114,6 @@ const countsOf = ({ counts, trust }: EditableRow): string =>
     ...(counts === 'now' ? [] : [countsTexts[counts].replace('takes effect ', '')]),
     ...(trust === 'page' ? ['page'] : []),
   ].join('; ')
-
-function defaultText({ kind, default: fallback, startsAs, defaultMeans, required }: SettingRow): string {
-  if (required) return ''
-  if (startsAs !== undefined) return `default \`${startsAs}\`; none = ${defaultMeans ?? ''}`
-  if (fallback === undefined || typeof fallback === 'object')
-    return defaultMeans === undefined ? '' : `default: ${defaultMeans}`
-  const value = formatSetting(kind, fallback)
-  return `default ${value}${defaultMeans === undefined ? '' : ` (${defaultMeans})`}`
-}
-
-/** What the schema says of no value at all, which names everything that it accepts. */
-function boundsOf({ kind, schema }: SettingRow): string {
-  if (kind === 'switch') return 'on or off'
-  const message = schema.safeParse(undefined).error?.issues[0]?.message ?? ''
-  return message.replace(/^must (not )?be /, '$1')
-}
 
 /** Flags of LLMKube's Go agent that are not the same here in name, default and effect. */
 function goFlagLines(): string[] {

@@ -1,6 +1,7 @@
 import { allRows, type AgentSettingName } from '../agent-core/settings/settings.ts'
 import { emptyValues, type FlagKind, type FlagSpec, type FlagValue } from '../agent-core/util/go-flags.ts'
 import { formatByteCount, formatDuration } from '../contract/format.ts'
+import { settingText } from '../contract/settings.ts'
 import {
   mapRows,
   type SettingKind,
@@ -51,15 +52,15 @@ export function flagTable(defaults: FlagDefaults): Readonly<Record<string, Flag>
 function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: FlagDefaults): [string, Flag][] {
   const { flag, aliases = [], section, flagTakes, startsAs } = row
   const kind = flagKinds[row.kind]
-  const more = [row.help, startsAs && `an empty one means ${row.defaultMeans ?? ''}`, flagTakes?.what]
-  const help = more.filter((text) => text !== undefined).join('; ')
+  const more = [startsAs && `An empty one means ${row.defaultMeans ?? ''}.`, flagTakes && `${flagTakes.what}.`]
+  const help = [settingText(row), ...more].filter((text) => text !== undefined).join(' ')
   const fallback = setting in defaults ? defaults[setting as keyof FlagDefaults] : (startsAs ?? row.default)
   const defaultMeans = startsAs === undefined ? row.defaultMeans : undefined
   return [
     [flag, { kind, default: asFlagValue(fallback, kind), section, help, defaultMeans, setting }],
     ...aliases.map((alias): [string, Flag] => [
       alias,
-      { kind, default: emptyValues[kind], section, help: `another name of --${flag}`, aliasOf: flag },
+      { kind, default: emptyValues[kind], section, help: `Another name of --${flag}.`, aliasOf: flag },
     ]),
   ]
 }
@@ -75,7 +76,7 @@ type WithoutEffect = readonly [kind: FlagKind, usual: FlagValue, why: string]
 function withoutEffect(flags: Readonly<Record<string, WithoutEffect>>): Readonly<Record<string, Flag>> {
   const entries = Object.entries(flags).map(([name, [kind, fallback, why]]): [string, Flag] => [
     name,
-    { kind, default: fallback, section: 'General', help: `kept for compatibility: ${why}`, notInEffect: why },
+    { kind, default: fallback, section: 'General', help: `Kept for compatibility: ${why}.`, notInEffect: why },
   ])
   return Object.fromEntries(entries)
 }
@@ -86,28 +87,28 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     kind: 'bool',
     default: false,
     section: 'Cluster',
-    help: 'watch every namespace',
+    help: 'Every namespace is watched.',
     setting: 'namespace',
   },
   'max-watch-failures': {
     kind: 'int',
     default: 3,
     section: 'Cluster',
-    help: 'kept for compatibility: watch failures never end the agent',
+    help: 'Kept for compatibility: watch failures never end the agent.',
     notInEffect: 'a cluster that does not answer never ends the agent, which asks again with back-off',
   },
   'legacy-direct-endpoints': {
     kind: 'bool',
     default: false,
     section: 'Network',
-    help: "the name that LLMKube's agent has for --publish direct",
+    help: "The name that LLMKube's agent has for --publish direct.",
     setting: 'publish',
   },
   'llama-server-port': {
     kind: 'int',
     default: 0,
     section: 'Network',
-    help: 'the same as --port-range N-N, which leaves room for only one model server; 0 or less = any free port',
+    help: 'The same as --port-range N-N, which leaves room for only one model server; 0 or less means any free port.',
     setting: 'portRange',
   },
   ...withoutEffect({
@@ -128,7 +129,7 @@ const otherFlags: Readonly<Record<string, Flag>> = {
       'the sudo rule names /usr/bin/powermetrics, and no other is run',
     ],
   }),
-  version: { kind: 'bool', default: false, section: 'General', help: 'print version, git commit and build date' },
+  version: { kind: 'bool', default: false, section: 'General', help: 'Print version, git commit and build date.' },
 }
 
 const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.

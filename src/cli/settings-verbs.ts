@@ -3,15 +3,15 @@ import { z } from 'zod'
 import { startRows } from '../agent-core/settings/start-rows.ts'
 import { nearest } from '../agent-core/util/go-flags.ts'
 import { contextDoubt } from '../contract/commands.ts'
-import { countsTexts, type SettingKind, type SettingRow } from '../contract/settings-table.ts'
+import { countsTexts, type SettingKind } from '../contract/settings-table.ts'
 import {
   editableRow,
   formatSetting,
   readSetting,
   settingNames,
   settingsPatch,
+  settingText,
   spellingOf,
-  startSettingNames,
   type SettingsPatch,
   type SettingView,
   type StartSettingView,
@@ -82,7 +82,7 @@ const none = '-'
 export const settingSpellings: readonly string[] = settingNames.map(spellingOf)
 
 /** Settings that count only from the start. */
-export const startSpellings: readonly string[] = startSettingNames.map((name) => startRows[name].flag)
+export const startSpellings: readonly string[] = Object.values(startRows).map(({ flag }) => flag)
 
 /** `default` gives the setting back, and so does nothing where `default` is a value of its own. Throws VerbError; whether the value makes sense is for the agent to say. */
 export function patchOf(spelled: string, text: string): Readonly<Record<string, unknown>> & SettingsPatch {
@@ -101,25 +101,31 @@ export function patchOf(spelled: string, text: string): Readonly<Record<string, 
   return { [name]: text === (startsAs === 'default' ? '' : 'default') ? null : parsed(spelled, kind, text) }
 }
 
+/** A setting as the list shows it. */
 interface SpelledSetting {
   readonly spelled: string
   readonly text: string
+  readonly help: string
 }
 
-export const spelledSetting = ({ name, value }: SettingView): SpelledSetting => ({
-  spelled: spellingOf(name),
-  text: value === null ? none : formatSetting(editableRow(name).kind, value),
-})
-
-export function spelledStartSetting({ name, value }: StartSettingView): SpelledSetting & { readonly help: string } {
-  const { flag, help, defaultMeans }: SettingRow = startRows[name]
-  const meaning = value === '' && defaultMeans !== undefined ? `; ${none} = ${defaultMeans}` : ''
+export function spelledSetting({ name, value }: SettingView): SpelledSetting {
+  const row = editableRow(name)
+  const fallback = value === null ? row.defaultMeans : undefined
   return {
-    spelled: flag,
-    text: value === '' ? none : value,
-    help: `${help.charAt(0).toUpperCase()}${help.slice(1)}${meaning}. A change ${countsTexts.nextAgent}.`,
+    spelled: spellingOf(name),
+    text: value === null ? none : formatSetting(row.kind, value),
+    help: helpOf(settingText(row), fallback, countsTexts[row.counts]),
   }
 }
+
+export const spelledStartSetting = (view: StartSettingView): SpelledSetting => ({
+  spelled: view.flag.slice(2, view.flag.indexOf('=')),
+  text: view.value === '' ? none : view.value,
+  help: helpOf(settingText(view), view.value === '' ? view.none : undefined, countsTexts.nextAgent),
+})
+
+const helpOf = (text: string, meaning: string | undefined, counts: string): string =>
+  `${text}${meaning === undefined ? '' : ` ${none} = ${meaning}.`} A change ${counts}.`
 
 function parsed(spelled: string, kind: SettingKind, text: string): string | number | boolean {
   const read = readSetting(kind, text)

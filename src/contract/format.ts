@@ -129,9 +129,10 @@ export function parseByteCount(text: string): number | undefined {
   return Number.isSafeInteger(bytes) ? bytes : undefined
 }
 
-/** In the largest binary unit that leaves a whole number; what {@link parseByteCount} reads back. */
+/** In the largest unit that leaves a whole number; what {@link parseByteCount} reads back. */
 export function formatByteCount(bytes: number): string {
-  const unit = ['Ti', 'Gi', 'Mi', 'Ki'].find((one) => bytes > 0 && bytes % (unitBytes[one] ?? 1) === 0) ?? ''
+  const unit =
+    ['Ti', 'T', 'Gi', 'G', 'Mi', 'M', 'Ki', 'k'].find((one) => bytes > 0 && bytes % (unitBytes[one] ?? 1) === 0) ?? ''
   return `${bytes / (unitBytes[unit] ?? 1)}${unit}`
 }
 

@@ -29,7 +29,7 @@ export const countsTexts = {
   nextAgent: 'takes effect at the next start of the agent',
 } as const
 
-/** One setting of the agent. Flags, their help, the files of settings, `metal-agent settings` and docs/settings.md are made of such rows. */
+/** One setting of the agent. Flags, their help, the files of settings, `metal-agent settings`, the window's rows and docs/settings.md are made of such rows. */
 export interface SettingRow {
   readonly kind: SettingKind
   /** Each message completes "<name> …"; the one about no value at all says everything that is accepted. */
@@ -47,14 +47,21 @@ export interface SettingRow {
   /** Without dashes. */
   readonly flag: string
   readonly aliases?: readonly string[]
-  /** A flag of the Go agent keeps what that takes: `what` completes "…; <what>" in the help, `schema` is what `read` makes of it. */
+  /** A flag of the Go agent keeps what that takes: `what` is a sentence of the help, without its full stop, `schema` is what `read` makes of it. */
   readonly flagTakes?: {
     readonly what: string
     readonly schema?: z.ZodType
     /** Undefined = as if the flag were not given. */
     read?(given: string | number): unknown
   }
+  /** Of its row in the window. */
+  readonly title: string
+  /** What it does: one short sentence. */
   readonly help: string
+  /** What few need to know of it, as sentences. */
+  readonly more?: string
+  /** What each value of a choice means, as it is offered. */
+  readonly choices?: Readonly<Record<string, string>>
 }
 
 /** A setting that a person may change while the agent runs. */
@@ -92,9 +99,22 @@ export const absolutePath = z
   .startsWith('/', absoluteMessage)
   .max(1_000, 'must be at most 1000 characters')
 
+export const offAtFirst = {
+  kind: 'switch',
+  schema: z.boolean({ error: 'must be true or false' }),
+  default: false,
+} as const
+
+/** One of a few values, each with what it means. */
+function choice<const Values extends Readonly<Record<string, string>>>(choices: Values) {
+  const values = Object.keys(choices) as (keyof Values & string)[]
+  const error = `must be ${values.slice(0, -1).join(', ')} or ${values.at(-1) ?? ''}`
+  return { kind: 'choice', choices, schema: z.enum(values, { error }) } as const
+}
+
 /** For a flag of the Go agent that takes negative numbers. */
 export const negativeMeansZero = {
-  what: 'less than 0 means 0',
+  what: 'Less than 0 means 0',
   read: (given: number) => Math.max(0, given),
 } as const
 
@@ -107,7 +127,7 @@ export const zeroMeansDefault = {
 
 const namespaceMessage = 'must be the name of a namespace, of at most 63 characters'
 
-export const clusterRows = {
+const clusterRows = {
   kubeconfig: {
     kind: 'path',
     schema: absolutePath,
@@ -115,10 +135,11 @@ export const clusterRows = {
     section: 'Cluster',
     flag: 'kubeconfig',
     flagTakes: {
-      what: 'a relative path starts at the folder in which the agent is started',
+      what: 'A relative path starts at the folder in which the agent is started',
       schema: nonEmpty,
     },
-    help: 'kubeconfig file',
+    title: 'Kubeconfig',
+    help: 'The file that says how to reach clusters.',
     counts: 'now',
     // It names programs to be run, and clusters to be served.
     trust: 'shell',
@@ -131,55 +152,59 @@ export const clusterRows = {
     section: 'Cluster',
     isFirst: true,
     flag: 'namespace',
-    help: 'namespace whose InferenceServices are watched',
+    title: 'Namespace',
+    help: 'Only the InferenceServices of this namespace are served.',
     counts: 'now',
     trust: 'shell',
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
 /** The path of a program that a person installs; see `findExecutable`. */
-const program = (flag: string, help: string) =>
+const program = <Name extends string>(name: Name, help: string) =>
   ({
     kind: 'executable',
     schema: absolutePath,
-    defaultMeans:
-      '/opt/homebrew/bin, then /usr/local/bin, then ~/.local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
+    defaultMeans: 'found in the folders of Homebrew or ~/.local/bin, on Linux in PATH too',
     section: 'Runtimes',
-    flag,
     flagTakes: {
-      what: 'a name without a slash is searched for in PATH',
+      what: 'A name without a slash is searched for in PATH',
       schema: nonEmpty,
     },
+    title: `Path of ${name}`,
     help,
     counts: 'nextServer',
     trust: 'shell',
-  }) as const satisfies EditableRow
+  }) as const
 
-export const serverRows = {
-  llamaServer: { ...program('llama-server', 'path of the llama-server binary'), aliases: ['llama-server-bin'] },
-  mlxLm: program('mlx-lm-bin', 'path of mlx_lm.server'),
-  mlxServer: program('mlx-server-bin', 'path of the mlx-server binary'),
-  vllmSwift: program('vllm-swift-bin', 'path of the vllm-swift binary'),
-  tensorfold: program('tensorfold-bin', 'path of the tensorfold binary'),
-  ollamaBin: program('ollama-bin', 'path of the ollama binary that --ollama-start starts'),
+const serverRows = {
+  llamaServer: {
+    ...program('llama-server', 'Serves GGUF models.'),
+    flag: 'llama-server',
+    aliases: ['llama-server-bin'],
+  },
+  mlxLm: { ...program('mlx-lm', 'Serves MLX models.'), flag: 'mlx-lm-bin' },
+  mlxServer: { ...program('mlx-server', 'Serves MLX models.'), flag: 'mlx-server-bin' },
+  vllmSwift: { ...program('vllm-swift', 'Serves MLX models.'), flag: 'vllm-swift-bin' },
+  tensorfold: { ...program('tensorfold', 'Serves MLX models.'), flag: 'tensorfold-bin' },
+  ollamaBin: { ...program('ollama', 'Started when the agent keeps Ollama running.'), flag: 'ollama-bin' },
   ollamaStart: {
-    kind: 'switch',
-    schema: z.boolean({ error: 'must be true or false' }),
-    default: false,
+    ...offAtFirst,
     section: 'Runtimes',
     flag: 'ollama-start',
-    help: 'keep Ollama running at --ollama-port and stop it when the agent ends; an Ollama that already answers there is used as it is and never stopped',
+    title: 'Keep Ollama running',
+    help: 'The agent starts Ollama at its port, and stops it when the agent ends.',
+    more: 'An Ollama that answers there already is used as it is and never stopped.',
     counts: 'now',
     trust: 'page',
   },
-  omlxBin: program('omlx-bin', 'path of the omlx binary that --omlx-start starts'),
+  omlxBin: { ...program('omlx', 'Started when the agent keeps oMLX running.'), flag: 'omlx-bin' },
   omlxStart: {
-    kind: 'switch',
-    schema: z.boolean({ error: 'must be true or false' }),
-    default: false,
+    ...offAtFirst,
     section: 'Runtimes',
     flag: 'omlx-start',
-    help: 'keep oMLX running at --omlx-port, with settings and models of its own, and stop it when the agent ends; an oMLX that already answers there is used as it is and never stopped',
+    title: 'Keep oMLX running',
+    help: 'The agent starts oMLX at its port, and stops it when the agent ends.',
+    more: 'The agent gives it settings and models of its own. An oMLX that answers there already is used as it is and never stopped.',
     counts: 'now',
     trust: 'page',
   },
@@ -189,7 +214,8 @@ export const serverRows = {
     default: 30_000,
     section: 'Runtimes',
     flag: 'drain-timeout',
-    help: 'how long requests in flight may take to finish before their server stops; 0 cuts them off at once',
+    title: 'Time for requests to finish',
+    help: 'A server that stops cuts off requests after this time; 0s at once.',
     counts: 'nextServer',
     trust: 'page',
   },
@@ -201,41 +227,35 @@ export const serverRows = {
     flag: 'startup-timeout',
     aliases: ['llama-server-startup-timeout'],
     flagTakes: zeroMeansDefault,
-    help: 'longest time without progress while a model loads or an oMLX that the agent starts does not answer yet',
+    title: 'Load timeout',
+    help: 'A server that loads without progress for this long is restarted.',
+    more: 'It counts too for an oMLX that the agent starts and that does not answer yet.',
     counts: 'nextServer',
     trust: 'page',
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
-export const listenModes = ['all', 'published', 'gateway'] as const
-/** Where model servers listen: at every address, at the published one alone, or on this machine, with the gateway before them. */
-export type ListenMode = (typeof listenModes)[number]
-
-export const publishModes = ['auto', 'relay', 'direct'] as const
-/** How pods reach a service: at this machine's own address, by LLMKube's relay, or by the one that the cluster knows. */
-export type PublishMode = (typeof publishModes)[number]
-
-export const publishingRows = {
+const publishingRows = {
   listen: {
-    kind: 'choice',
-    schema: z.enum(listenModes, { error: `must be ${listenModes.slice(0, -1).join(', ')} or ${listenModes.at(-1)}` }),
+    ...choice({ all: 'At all addresses', published: 'At the published address', gateway: 'Behind the gateway' }),
     default: 'all',
     section: 'Network',
     flag: 'listen',
-    help: 'where model servers listen: all (every address of this machine, open to its networks without a password), published (only the published address, just as open), or gateway (only this machine; the gateway listens at the published address, checks each request and asks for an API key if a service names one)',
+    title: 'Where models listen',
+    help: 'Requests are checked only behind the gateway.',
+    more: 'At all addresses, a model is open to every network of this machine, without a password; at the published one, to everyone who can reach that. The gateway listens at the published address, checks each request, and asks for an API key if the service names one.',
     counts: 'nextServer',
     // It opens models to a network.
     trust: 'shell',
   },
   publish: {
-    kind: 'choice',
-    schema: z.enum(publishModes, {
-      error: `must be ${publishModes.slice(0, -1).join(', ')} or ${publishModes.at(-1)}`,
-    }),
+    ...choice({ auto: 'Automatic', relay: "By LLMKube's relay", direct: 'Directly' }),
     default: 'auto',
     section: 'Network',
     flag: 'publish',
-    help: "how pods reach a service: direct (at this machine's address, as with LLMKube 0.9), relay (by LLMKube 0.10's relay, which asks the gateway at --ingress-port over TLS; models listen only on this machine), or auto (through the relay if the cluster has one, otherwise directly)",
+    title: 'How pods reach a model',
+    help: 'At the address of this machine, or by a relay of LLMKube.',
+    more: 'LLMKube 0.10 has the relay. It asks this machine over TLS at --ingress-port, and models listen only on this machine. Automatic uses the relay if the cluster has one.',
     counts: 'now',
     // It opens models to a network.
     trust: 'shell',
@@ -244,7 +264,7 @@ export const publishingRows = {
 
 const endpointMessage = 'must be an http:// or https:// address of at most 1000 characters'
 
-export const modelRows = {
+const modelRows = {
   downloadBytesPerSecond: {
     kind: 'bytes',
     schema: whole(0, 1_000_000_000_000, 'must be from 0 to 1T'),
@@ -253,7 +273,8 @@ export const modelRows = {
     section: 'Models',
     isFirst: true,
     flag: 'download-limit',
-    help: 'bytes per second for all downloads together, such as 20Mi',
+    title: 'Download limit per second',
+    help: 'For all downloads together, such as 20Mi.',
     counts: 'now',
     trust: 'page',
   },
@@ -263,7 +284,8 @@ export const modelRows = {
     defaultMeans: '$HF_ENDPOINT, then https://huggingface.co',
     section: 'Models',
     flag: 'hub-endpoint',
-    help: 'address of the Hugging Face Hub or of a mirror',
+    title: 'Hugging Face address',
+    help: 'The Hugging Face Hub or a mirror. The token is sent there.',
     counts: 'nextDownload',
     // The token goes there.
     trust: 'shell',
@@ -274,7 +296,8 @@ export const modelRows = {
     defaultMeans: 'what the app keeps, then $HF_TOKEN, then the file that hf auth login writes',
     section: 'Models',
     flag: 'hub-token-file',
-    help: "file that holds the Hub's token",
+    title: 'Hugging Face token file',
+    help: 'A file that contains only the token.',
     counts: 'nextDownload',
     trust: 'shell',
   },
@@ -283,24 +306,26 @@ export const modelRows = {
     schema: absolutePath,
     section: 'Models',
     flag: 'ca-file',
-    help: 'PEM file of certificate authorities that downloads trust in addition to the usual ones',
+    title: 'Certificate authorities',
+    help: 'A PEM file of authorities that downloads trust beside the usual ones.',
     counts: 'nextDownload',
     // The authorities that downloads trust decide which code and models are run.
     trust: 'shell',
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
-export const memoryRows = {
+const memoryRows = {
   memoryFraction: {
     kind: 'fraction',
-    schema: number(0, 1, 'must be a fraction of all memory from 0 (automatic) to 1'),
+    schema: number(0, 1, 'must be from 0 (automatic) to 1'),
     default: 0,
     defaultMeans: 'automatic: 0.67, above 36Gi 0.75, from 128Gi 0.9',
     section: 'Memory',
     isFirst: true,
     flag: 'memory-fraction',
     flagTakes: negativeMeansZero,
-    help: 'fraction of memory that models may hold together',
+    title: 'Fraction of memory for models',
+    help: 'What all models may use together: 0.5 is half, 0 is automatic.',
     counts: 'now',
     trust: 'page',
   },
@@ -313,82 +338,86 @@ export const memoryRows = {
     defaultMeans: 'the fraction counts',
     section: 'Memory',
     flag: 'memory-budget',
-    help: 'bytes that models may hold together, such as 24Gi, instead of a fraction',
+    title: 'Fixed amount of memory for models',
+    help: 'What all models may use together, such as 24Gi, in place of the fraction.',
     counts: 'now',
     trust: 'page',
   },
   memoryCheckMode: {
-    kind: 'choice',
-    schema: z.enum(['enforce', 'warn'], { error: 'must be enforce or warn' }),
+    ...choice({ enforce: 'Refuse it', warn: 'Let it start' }),
     default: 'enforce',
     section: 'Memory',
     flag: 'memory-check-mode',
-    help: 'what to do with a start whose memory cannot be checked: enforce refuses it, warn allows it',
+    title: 'Model with unknown memory need',
+    help: 'What happens to a model whose memory need cannot be estimated.',
     counts: 'now',
     trust: 'page',
   },
   evictionEnabled: {
-    kind: 'switch',
-    schema: z.boolean({ error: 'must be true or false' }),
-    default: false,
+    ...offAtFirst,
     section: 'Memory',
     isFirst: true,
     flag: 'eviction-enabled',
     spelled: 'eviction',
-    help: 'evict the least important model when memory is critically short',
+    title: 'Evict models when memory runs out',
+    help: 'The least important model goes first, and comes back later.',
     counts: 'now',
     trust: 'page',
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
-export const sleepPolicies = ['never', 'while-serving', 'while-loaded'] as const
-export type SleepPolicy = (typeof sleepPolicies)[number]
-
-export const powerRows = {
+const powerRows = {
   sleepPolicy: {
-    kind: 'choice',
-    schema: z.enum(sleepPolicies, { error: 'must be never, while-serving or while-loaded' }),
+    ...choice({
+      never: 'Never',
+      'while-serving': 'While a model loads or answers',
+      'while-loaded': 'While a model is in memory',
+    }),
     default: 'while-serving',
     section: 'Power',
     isFirst: true,
     flag: 'sleep-policy',
-    help: 'keep this machine awake on mains: never, while-serving (while models load or answer), or while-loaded (while one is in memory)',
+    title: 'Keep this machine awake',
+    help: 'On mains. The display may sleep.',
     counts: 'now',
     trust: 'page',
   },
   awakeOnBattery: {
-    kind: 'switch',
-    schema: z.boolean({ error: 'must be true or false' }),
-    default: false,
+    ...offAtFirst,
     section: 'Power',
     flag: 'awake-on-battery',
-    help: 'keep this machine awake on battery too, as the sleep policy says',
+    title: 'Keep it awake on battery too',
+    help: 'As the sleep policy says. A request may use up the battery.',
     counts: 'now',
     trust: 'page',
   },
   applePowerEnabled: {
-    kind: 'switch',
-    schema: z.boolean({ error: 'must be true or false' }),
-    default: false,
+    ...offAtFirst,
     section: 'Power',
     flag: 'apple-power-enabled',
-    help: 'measure the power of this Mac; powermetrics needs a sudo rule, which metal-agent power install installs',
+    title: 'Measure power',
+    help: 'With powermetrics it needs a sudo rule, which metal-agent power install installs.',
     counts: 'now',
     // It has root run a program, though none that it chooses.
     trust: 'shell',
   },
   powerSource: {
-    kind: 'choice',
-    schema: z.enum(['powermetrics', 'macmon'], { error: 'must be powermetrics or macmon' }),
+    ...choice({ powermetrics: 'powermetrics', macmon: 'macmon' }),
     default: 'powermetrics',
     section: 'Power',
     flag: 'power-source',
-    help: 'what measures power: powermetrics, which must run as root, or macmon, which must be installed (brew install macmon)',
+    title: 'Measure power with',
+    help: 'The powermetrics of macOS needs root; macmon does not, and is installed by brew install macmon.',
     counts: 'now',
     // It chooses which program is run, and whether root runs it.
     trust: 'shell',
   },
-  macmonBin: { ...program('macmon-bin', 'path of the macmon binary'), section: 'Power', counts: 'now' },
+  macmonBin: {
+    ...program('macmon', 'Measures power without root.'),
+    flag: 'macmon-bin',
+    section: 'Power',
+    counts: 'now',
+  },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
 /** As the Go agent reads `--log-level`: whatever it does not know means info. */
@@ -398,15 +427,15 @@ export function parseLogLevel(text: string): 'debug' | 'info' | 'warn' | 'error'
   return level === 'debug' || level === 'warn' || level === 'error' ? level : 'info'
 }
 
-export const agentRows = {
+const agentRows = {
   logLevel: {
-    kind: 'choice',
-    schema: z.enum(['debug', 'info', 'warn', 'error'], { error: 'must be debug, info, warn or error' }),
+    ...choice({ debug: 'Everything', info: 'Usual', warn: 'Warnings', error: 'Errors' }),
     default: 'info',
     section: 'General',
     flag: 'log-level',
-    flagTakes: { what: 'anything else means info', read: parseLogLevel },
-    help: "detail of the agent's own log: debug, info, warn or error",
+    flagTakes: { what: 'Anything else means info', read: parseLogLevel },
+    title: "Detail of the agent's log",
+    help: 'How much the agent writes to its own log.',
     counts: 'now',
     trust: 'page',
   },
@@ -422,3 +451,9 @@ export const editableRows = {
   ...powerRows,
   ...agentRows,
 } as const
+
+/** Where model servers listen: at every address, at the published one alone, or on this machine, with the gateway before them. */
+export type ListenMode = keyof typeof publishingRows.listen.choices
+/** How pods reach a service: at this machine's own address, by LLMKube's relay, or by the one that the cluster knows. */
+export type PublishMode = keyof typeof publishingRows.publish.choices
+export type SleepPolicy = keyof typeof powerRows.sleepPolicy.choices

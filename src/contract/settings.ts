@@ -1,39 +1,13 @@
 import { z } from 'zod'
 import { formatByteCount, formatDuration, parseByteCount, parseDuration } from './format.ts'
 import {
-  countsTexts,
   type EditableRow,
   editableRows,
   mapRows,
   type SettingKind,
+  type SettingRow,
   settingSections,
 } from './settings-table.ts'
-
-/** Settings that count only as the agent is started with them; what else there is to know of each is in agent-core. */
-export const startSettingNames = [
-  'context',
-  'inferenceServiceAllowlist',
-  'modelStore',
-  'allowedModelRoots',
-  'allowedDownloadHosts',
-  'hubLoginNamespaces',
-  'runtime',
-  'allowUnsafeExtraArgs',
-  'allowedEnv',
-  'ollamaPort',
-  'omlxPort',
-  'portRange',
-  'memoryPressureWarning',
-  'memoryPressureCritical',
-  'hostIp',
-  'port',
-  'clientPort',
-  'ingressPort',
-  'metricsAddress',
-  'stateDir',
-  'logFile',
-] as const
-export type StartSettingName = (typeof startSettingNames)[number]
 
 /**
  * Where a value comes from. A flag wins over what a person set, since the service manager says it at every start; the start file of the app
@@ -45,12 +19,17 @@ export type SettingOrigin = z.infer<typeof settingOrigin>
 export const maxShownBytes = 1_000
 const shown = z.string().max(maxShownBytes)
 
-/** One of them as the agent runs with it. */
+/** A setting that counts only as the agent is started with it, as the agent runs with it. */
 export const startSettingView = z.object({
-  name: z.enum(startSettingNames),
+  name: shown,
   section: z.enum(settingSections),
+  title: shown,
+  help: shown,
+  more: shown.optional(),
   /** As people write it; empty where there is none. */
   value: shown,
+  /** What no value means. */
+  none: shown.optional(),
   from: settingOrigin,
   /** The flag with the value, or with an example where there is none. */
   flag: shown,
@@ -87,28 +66,49 @@ export const settingNames = settingsPatch.keyof().options
 
 export const editableRow = (name: SettingName): EditableRow => editableRows[name]
 
-/** Smallest and largest value of a setting that is a number. */
-export function boundsOf(name: SettingName): { readonly min: number; readonly max: number } {
-  const { schema } = editableRow(name)
-  if (!(schema instanceof z.ZodNumber)) throw new TypeError(`${name} is no number.`)
-  return { min: schema.minValue ?? -Infinity, max: schema.maxValue ?? Infinity }
-}
-
 /** One setting as it is now. */
 export const settingView = z.object({
   name: settingsPatch.keyof(),
   value: z.union([z.string(), z.number(), z.boolean(), z.null()]),
   from: settingOrigin,
-  /** What it does, its unit, and from when a change counts. */
-  help: z.string(),
 })
 export type SettingView = z.infer<typeof settingView>
 
-export function settingHelp(name: SettingName): string {
-  const { kind, help, defaultMeans, default: fallback = null, counts } = editableRow(name)
-  const unit = kind === 'duration' ? ' (in milliseconds)' : ''
-  const meaning = defaultMeans === undefined ? '' : `; ${String(fallback)} = ${defaultMeans}`
-  return `${help.charAt(0).toUpperCase()}${help.slice(1)}${unit}${meaning}. A change ${countsTexts[counts]}.`
+interface SettingTexts {
+  readonly title: string
+  readonly help: string
+  readonly more?: string | undefined
+  readonly choices?: SettingRow['choices']
+}
+
+/** All that is told of a setting, whatever its value: for who reads it in lines. */
+export function settingText({ title, help, more, choices = {} }: SettingTexts): string {
+  const meanings = Object.entries(choices).flatMap(([value, meaning]) =>
+    meaning.toLowerCase() === value ? [] : [`${value}: ${meaning.charAt(0).toLowerCase()}${meaning.slice(1)}`],
+  )
+  const sentences = [`${title}.`, help, more, meanings.length > 0 ? `${meanings.join('; ')}.` : undefined]
+  return sentences.filter((sentence) => sentence !== undefined).join(' ')
+}
+
+/** What the schema says of no value at all, which names everything that it accepts; completes "It must be …". */
+export function boundsText({ schema }: Pick<SettingRow, 'schema'>): string {
+  const message = schema.safeParse(undefined).error?.issues[0]?.message ?? ''
+  return message.replace(/^must (not )?be /, '$1')
+}
+
+/** What a person may write; completes "It must be …". */
+export function acceptsText(row: SettingRow): string {
+  const wants = readers[row.kind]?.wants
+  if (row.kind === 'switch' && wants !== undefined) return wants
+  return [...(wants === undefined ? [] : [wants]), boundsText(row)].join(', ')
+}
+
+/** The default as people write it, and what it means; undefined where there is none. */
+export function defaultText({ kind, default: fallback, startsAs, defaultMeans }: SettingRow): string | undefined {
+  if (startsAs !== undefined) return `${startsAs}; left empty: ${defaultMeans ?? ''}`
+  if (fallback === undefined || typeof fallback === 'object') return defaultMeans
+  const value = formatSetting(kind, fallback)
+  return defaultMeans === undefined ? value : `${value} (${defaultMeans})`
 }
 
 /** How people spell a setting: mostly as its flag. */
@@ -144,7 +144,8 @@ interface Reader {
 /** A unit that is not listed means text. */
 const readers: Readonly<Partial<Record<SettingKind, Reader>>> = {
   duration: { wants: 'a duration such as 30s or 2m', read: parseDuration },
-  bytes: { wants: 'a number of bytes such as 20Mi', read: parseByteCount },
+  // Also as it is shown, such as 24 GiB.
+  bytes: { wants: 'a size such as 20Mi', read: (text) => parseByteCount(text.replace(/ ?B$/, '').replace(' ', '')) },
   fraction: {
     wants: 'a fraction such as 0.75',
     read: (text) => (/^(?:\d+(?:\.\d+)?|\.\d+)$/.test(text) ? Number(text) : undefined),

@@ -39,7 +39,7 @@ import {
   refuseAppNap,
   setLoginItem,
 } from './system/macos.ts'
-import { carryOut, type MenuActionOptions, ownLog, type Question } from './tray/menu-actions.ts'
+import { carryOut, menuActions, ownLog, type Question } from './tray/menu-actions.ts'
 import type { MenuAction } from './tray/menu-entries.ts'
 import { menuLists } from './tray/menu-lists.ts'
 import { iconState, rescueHiddenIcon, showTray, tellHiddenIconOnce } from './tray/tray.ts'
@@ -144,7 +144,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     confirm: ask,
   }
   const setLoginItemHere = (isOn: boolean) => setLoginItem(isOn, view.getState().misplaced)
-  const actions: MenuActionOptions = {
+  const actions = menuActions({
     link: agent.link,
     view,
     stateDir,
@@ -163,7 +163,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     update: (action) => installed.update(action),
     setCommandLink: (isWanted) => installed.setCommandLink(isWanted),
     moveToApplications: () => installed.moveToApplications(),
-  }
+  })
   const onAction = (action: MenuAction) => void carryOut(actions, action).catch(onDefect)
   const installed = installedApp({
     log,
@@ -180,7 +180,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   })
   showAppMenu({
     onSettings: () => popover.show({ view: 'settings' }),
-    onUpdates: () => onAction({ kind: 'update', action: 'look' }),
+    onUpdates: () => onAction(['update', 'look']),
     onQuit: () => {
       // A person who chose to keep it quits by the icon's menu, which says what it does.
       if (view.getState().preferences?.onQuit === 'keep') popover.hide()

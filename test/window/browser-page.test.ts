@@ -58,7 +58,7 @@ test('what is going on is painted before the script has run', async () => {
 test('how power is turned on depends on what is set to measure, and nothing is to be turned on but on a Mac', async () => {
   await using served = await serve()
   served.agent.known.settings = {
-    settings: [{ name: 'powerSource', value: 'macmon', from: 'person', help: '' }],
+    settings: [{ name: 'powerSource', value: 'macmon', from: 'person' }],
     start: [],
   }
   await using visit = await open(browser(), await served.server.open())

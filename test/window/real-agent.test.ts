@@ -174,8 +174,7 @@ test('what is set on the command line is seen in the open settings, beside what 
     what: 'the new value',
   })
   await set({ drainLimitMs: 9_000 })
-  await page.getByText('It was set to 9s elsewhere in the meantime; Apply replaces that with what you wrote.').waitFor()
-  await picture('settings-conflict')
+  await picture('settings-elsewhere')
   expect({ kept: await written.inputValue(), violations: await violationsShown(page), complaints }).toEqual({
     ...{ kept: '7s', violations: [], complaints: [] },
   })

@@ -2,7 +2,6 @@ import type { Page } from 'playwright'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { Answer } from '../../src/contract/queries.ts'
 import { editableRow, spellingOf } from '../../src/contract/settings.ts'
-import { settingTexts } from '../../src/renderer/words/setting-texts.ts'
 import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFileServer } from '../support/file-server.ts'
@@ -169,7 +168,7 @@ test('a page shows what takes a shell as the line to copy, each setting of its k
   for (const { name } of ofShell) {
     const line = `metal-agent settings set ${spellingOf(name)} VALUE`
     await page.getByRole('searchbox', { name: 'Search settings' }).fill(editableRow(name).flag)
-    await tell(page, settingTexts[name].title)
+    await tell(page, editableRow(name).title)
     await page.getByText(line, { exact: true }).waitFor()
     await page.getByRole('button', { name: `Copy command for ${spellingOf(name)}` }).click()
     if ((await page.evaluate(() => navigator.clipboard.readText())) === line) copied.push(name)

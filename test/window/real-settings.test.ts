@@ -2,7 +2,8 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Page } from 'playwright'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { settingNames, type SettingsPatch, startSettingNames } from '../../src/contract/settings.ts'
+import { settingNames, type SettingsPatch } from '../../src/contract/settings.ts'
+import { startSettingNames } from '../../src/agent-core/settings/start-rows.ts'
 import { settingSections } from '../../src/contract/settings-table.ts'
 import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import { eventually } from '../support/eventually.ts'
@@ -45,8 +46,7 @@ test('a page in a browser sees each setting of the table, and beside what it may
 
 test('an amount of memory that is set in the window is the budget', async () => {
   await turnTo(page, 'Memory')
-  await page.getByLabel('Fixed amount of memory for models', { exact: true }).fill('800')
-  await page.getByLabel('Unit of Fixed amount of memory for models').selectOption('MiB')
+  await page.getByLabel('Fixed amount of memory for models', { exact: true }).fill('800Mi')
   await turnTo(page, 'General')
   await page.getByRole('radiogroup', { name: "Detail of the agent's log" }).getByText('Warnings').click()
   await page.getByText('2 changes, not applied:').waitFor()

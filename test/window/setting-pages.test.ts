@@ -94,7 +94,7 @@ test('a value that cannot be applied leads from every page to its field, also on
   const isDisabled = await page.getByRole('button', { name: 'Apply' }).isDisabled()
   await page.getByRole('button', { name: 'Show Load timeout' }).click()
   await field.and(page.locator(':focus')).waitFor()
-  await page.getByText('It must be a time from 1s to 24h').filter({ visible: true }).waitFor()
+  await page.getByText('It must be a duration such as 30s or 2m, from 1s to 24h').filter({ visible: true }).waitFor()
   expect([isDisabled, await field.inputValue()]).toEqual([true, 'soon'])
 })
 

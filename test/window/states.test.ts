@@ -20,7 +20,7 @@ const judged: ReadonlySet<SceneName> = new Set([
   ...(['stop-pending', 'stop-refused', 'delete', 'detail', 'work', 'log-search', 'crash-over', 'large-text'] as const),
   ...(['memory', 'memory-short', 'power', 'power-off', 'paused', 'no-agent', 'stale', 'empty-unfolded'] as const),
   ...(['choose-production', 'no-rights-unfolded', 'no-runtime', 'add-fits', 'add-does-not-fit', 'add-secret'] as const),
-  ...(['models', 'models-delete', 'activity', 'settings', 'settings-conflict'] as const),
+  ...(['models', 'models-delete', 'activity', 'settings'] as const),
   ...(['settings-found', 'settings-uninstall', 'help', 'help-report', 'update-downloading'] as const),
 ])
 

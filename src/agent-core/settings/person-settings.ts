@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import {
   editableRow,
-  settingHelp,
   type SettingName,
   settingNames,
   settingsPatch,
@@ -100,7 +99,7 @@ export class PersonSettings {
     const current = this.current
     return settingNames.map((name) => {
       const from = originOf(name, this.#started, this.#isPersons(name))
-      return { name, value: shownValue(name, current[name] ?? null), from, help: settingHelp(name) }
+      return { name, value: shownValue(name, current[name] ?? null), from }
     })
   }
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { thresholdProblem } from '../memory/watchdog.ts'
 import { unsafeFlag } from '../runtimes/argument-policy.ts'
-import { notInStartFile, startRows } from './start-rows.ts'
+import { notInStartFile, startRows, type StartSettingName, startSettingNames } from './start-rows.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import { editableRows, mapRows, type SettingKind, type SettingRow } from '../../contract/settings-table.ts'
 import {
@@ -9,8 +9,6 @@ import {
   maxShownBytes,
   settingNames,
   type SettingOrigin,
-  type StartSettingName,
-  startSettingNames,
   type StartSettingView,
 } from '../../contract/settings.ts'
 import { shellWord } from '../../contract/shell.ts'
@@ -103,6 +101,10 @@ export function startViews(settings: AgentSettings, chosen: Chosen): StartSettin
     return {
       name,
       section: row.section,
+      title: row.title,
+      help: row.help,
+      ...(row.more !== undefined && { more: row.more }),
+      ...(row.defaultMeans !== undefined && { none: row.defaultMeans }),
       value: shown(textOf(row.kind, value)),
       from: originOf(name, settings, stated === undefined && value !== undefined),
       flag: shown(`--${row.flag}=${shellWord(flagText(row.kind, example))}`),

@@ -5,8 +5,13 @@ import { defaultThresholds } from '../memory/watchdog.ts'
 import { judgeVariable } from '../runtimes/environment-policy.ts'
 import { defaultOmlxPort } from '../servers/omlx.ts'
 import { parseAddressAndPort } from '../util/address-and-port.ts'
-import { negativeMeansZero, nonEmpty, type SettingRow } from '../../contract/settings-table.ts'
-import type { StartSettingName } from '../../contract/settings.ts'
+import {
+  absolutePath,
+  negativeMeansZero,
+  nonEmpty,
+  offAtFirst,
+  type SettingRow,
+} from '../../contract/settings-table.ts'
 
 const portMessage = 'must be a port number from 0 to 65535'
 const portOrZero = z.int({ error: portMessage }).min(0, portMessage).max(65_535, portMessage)
@@ -24,7 +29,8 @@ const listenerRows = {
     section: 'Network',
     flag: 'port',
     flagTakes: negativeMeansZero,
-    help: 'port of /healthz, /readyz and /metrics on 127.0.0.1; 0 = none',
+    title: 'Port of health and metrics',
+    help: '/healthz, /readyz and /metrics, only for this machine; 0 is none.',
   },
   clientPort: {
     kind: 'port',
@@ -33,7 +39,8 @@ const listenerRows = {
     section: 'Network',
     flag: 'client-port',
     flagTakes: negativeMeansZero,
-    help: 'port of the client proxy on 127.0.0.1, where programs of this machine reach every model that serves; 0 = none',
+    title: 'Port of the client proxy',
+    help: 'Programs of this machine reach every model there, at 127.0.0.1; 0 is none.',
   },
   ingressPort: {
     kind: 'port',
@@ -41,7 +48,9 @@ const listenerRows = {
     default: 9443,
     section: 'Network',
     flag: 'ingress-port',
-    help: 'port, on every address, at which relays of LLMKube 0.10 reach models over TLS; the agent listens there only while a service is published through a relay',
+    title: 'Port of the relay ingress',
+    help: 'The relays of LLMKube 0.10 reach models there, with a token and TLS.',
+    more: 'It listens at every address, but only while a service is published through a relay.',
   },
   metricsAddress: {
     kind: 'text',
@@ -51,7 +60,9 @@ const listenerRows = {
     defaultMeans: 'none',
     section: 'Network',
     flag: 'metrics-address',
-    help: 'address and port at which Prometheus on the network may scrape /metrics, and nothing else, with the token in metrics-token of the state folder',
+    title: 'Listen for Prometheus at',
+    help: 'Prometheus on the network gets /metrics at this address and port, and nothing else.',
+    more: 'It must send the token in metrics-token of the state folder.',
   },
 } as const satisfies Readonly<Record<string, SettingRow>>
 
@@ -124,9 +135,7 @@ const downloadHost = z
 /** No port, path or wildcard, which would look as if they counted. */
 const isHostName = (text: string): boolean => /^[\p{L}\p{N}_.-]{1,253}$/u.test(text)
 
-const logFileMessage = 'must be an absolute path of at most 1000 characters'
-
-const thresholdMessage = 'must be a fraction of all memory, at least 0 and less than 1, such as 0.2'
+const thresholdMessage = 'must be at least 0 and less than 1'
 
 /** Every setting that counts only as the agent is started with it. Those that a person may change later are in the contract. */
 export const startRows = {
@@ -137,7 +146,9 @@ export const startRows = {
     section: 'Cluster',
     flag: 'context',
     aliases: ['kube-context'],
-    help: 'context of the kubeconfig',
+    title: 'Context at the start',
+    help: 'The kubeconfig context whose cluster this machine serves.',
+    more: 'Without it, another one may be chosen while the agent runs.',
   },
   inferenceServiceAllowlist: {
     kind: 'list',
@@ -146,7 +157,8 @@ export const startRows = {
     defaultMeans: 'all',
     section: 'Cluster',
     flag: 'inference-service-allowlist',
-    help: 'comma-separated names of the InferenceServices this agent may claim',
+    title: 'Services this machine may claim',
+    help: 'Names of InferenceServices; all others are left to other machines.',
   },
   modelStore: {
     kind: 'path',
@@ -154,7 +166,9 @@ export const startRows = {
     required: true,
     section: 'Models',
     flag: 'model-store',
-    help: 'folder of downloaded models (the Go agent keeps them in /tmp/llmkube-models, which a reboot empties)',
+    title: 'Model store',
+    help: 'The folder of downloaded models.',
+    more: 'The Go agent keeps them in /tmp/llmkube-models, which a reboot empties.',
   },
   allowedModelRoots: {
     kind: 'list',
@@ -163,7 +177,8 @@ export const startRows = {
     defaultMeans: 'none, so only the model store',
     section: 'Models',
     flag: 'allowed-model-roots',
-    help: 'comma-separated folders of this machine, absolute or with ~/, from which a Model may name files by path',
+    title: 'Folders a Model may name',
+    help: 'Folders, absolute or with ~/, from which a Model may name files by path.',
   },
   allowedDownloadHosts: {
     kind: 'list',
@@ -172,7 +187,8 @@ export const startRows = {
     defaultMeans: 'only public addresses',
     section: 'Models',
     flag: 'allowed-download-hosts',
-    help: 'comma-separated host names, addresses or blocks (10.0.0.0/8) that models may be fetched from in addition to public addresses outside this network',
+    title: 'Private hosts to download from',
+    help: 'Names, addresses or blocks of a private network, such as nas.lan or 10.0.0.0/8.',
   },
   hubLoginNamespaces: {
     kind: 'list',
@@ -181,7 +197,8 @@ export const startRows = {
     defaultMeans: 'none, so only metal-agent models pull',
     section: 'Models',
     flag: 'hub-login-namespaces',
-    help: 'comma-separated namespaces whose Models may be fetched with the Hub login of this machine (--hub-token-file, HF_TOKEN, hf auth login)',
+    title: 'Namespaces that share the Hugging Face token',
+    help: 'Their Models may be downloaded with the token of this machine.',
   },
   runtime: {
     kind: 'choice',
@@ -190,18 +207,18 @@ export const startRows = {
     section: 'Runtimes',
     flag: 'runtime',
     flagTakes: {
-      what: 'an empty one means the default',
+      what: 'An empty one means the default',
       read: (name: string) => name || undefined,
     },
-    help: 'runtime of a service that names none: llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, omlx or ollama',
+    title: 'Default runtime',
+    help: 'Serves the services that name no runtime.',
   },
   allowUnsafeExtraArgs: {
-    kind: 'switch',
-    schema: z.boolean({ error: 'must be true or false' }),
-    default: false,
+    ...offAtFirst,
     section: 'Runtimes',
     flag: 'allow-unsafe-extra-args',
-    help: 'pass on arguments of spec.extraArgs that can run programs, read or write files of this user, or are unknown',
+    title: 'Pass on unsafe arguments',
+    help: 'Whoever may write an InferenceService can then run programs, and read and write files, as this user.',
   },
   allowedEnv: {
     kind: 'list',
@@ -210,7 +227,8 @@ export const startRows = {
     defaultMeans: 'a few switches of llama.cpp',
     section: 'Runtimes',
     flag: 'allowed-env',
-    help: 'comma-separated names of the variables that a server gets from spec.env',
+    title: 'Variables a service may set',
+    help: 'Names of the variables that a server gets from spec.env.',
   },
   ollamaPort: {
     kind: 'port',
@@ -219,7 +237,8 @@ export const startRows = {
     section: 'Runtimes',
     flag: 'ollama-port',
     flagTakes: negativeMeansZero,
-    help: 'port on 127.0.0.1 of the Ollama that a person runs or --ollama-start starts; 0 = no Ollama',
+    title: 'Port of Ollama',
+    help: 'Where an Ollama listens on this machine; 0 is none.',
   },
   omlxPort: {
     kind: 'port',
@@ -228,7 +247,8 @@ export const startRows = {
     section: 'Runtimes',
     flag: 'omlx-port',
     flagTakes: negativeMeansZero,
-    help: 'port on 127.0.0.1 of the oMLX that a person runs or --omlx-start starts; 0 = no oMLX',
+    title: 'Port of oMLX',
+    help: 'Where an oMLX listens on this machine; 0 is none.',
   },
   portRange: {
     kind: 'portRange',
@@ -236,7 +256,8 @@ export const startRows = {
     defaultMeans: 'any free port',
     section: 'Network',
     flag: 'port-range',
-    help: 'ports of model servers as FROM-TO, so that a firewall rule can name them',
+    title: 'Ports of model servers',
+    help: 'A range as FROM-TO, which a firewall rule can name.',
   },
   memoryPressureWarning: {
     kind: 'fraction',
@@ -244,7 +265,8 @@ export const startRows = {
     default: defaultThresholds.warning,
     section: 'Memory',
     flag: 'memory-pressure-warning',
-    help: 'fraction of memory still available below which memory is short',
+    title: 'Memory is short below',
+    help: 'A fraction of all memory that is still available: 0.2 is a fifth.',
   },
   memoryPressureCritical: {
     kind: 'fraction',
@@ -252,7 +274,8 @@ export const startRows = {
     default: defaultThresholds.critical,
     section: 'Memory',
     flag: 'memory-pressure-critical',
-    help: 'fraction of memory still available below which memory is critically short and nothing starts',
+    title: 'Memory is critically short below',
+    help: 'A fraction of all memory. Below it nothing starts, and models are evicted if eviction is on.',
   },
   hostIp: {
     kind: 'text',
@@ -260,7 +283,9 @@ export const startRows = {
     defaultMeans: 'chosen from its network interfaces',
     section: 'Network',
     flag: 'host-ip',
-    help: 'IPv4 or IPv6 address at which the cluster reaches this machine',
+    title: 'Address at the start',
+    help: 'The IPv4 or IPv6 address at which the cluster reaches this machine.',
+    more: 'Without it, another one may be chosen while the agent runs.',
   },
   ...listenerRows,
   stateDir: {
@@ -269,21 +294,25 @@ export const startRows = {
     required: true,
     section: 'General',
     flag: 'state-dir',
-    help: 'folder of the lock, socket, logs and node id; one agent at a time uses it',
+    title: 'State folder',
+    help: 'Holds the lock, settings, logs and the socket. One agent at a time uses it.',
   },
   logFile: {
     kind: 'path',
-    schema: z.string({ error: logFileMessage }).startsWith('/', logFileMessage).max(1_000, logFileMessage),
+    schema: absolutePath,
     defaultMeans: 'standard error',
     section: 'General',
     flag: 'log-file',
     flagTakes: {
-      what: 'never a relative path',
+      what: 'Never a relative path',
       read: (path: string) => path,
     },
-    help: "file for the agent's own log, of at most 50 MB in five files",
+    title: 'Log file of the agent',
+    help: 'Five files of at most 10 MiB.',
   },
-} as const satisfies Readonly<Record<StartSettingName, SettingRow>>
+} as const satisfies Readonly<Record<string, SettingRow>>
+export type StartSettingName = keyof typeof startRows
+export const startSettingNames = Object.keys(startRows) as StartSettingName[]
 
 /** The app decides about these itself; a context that a person chose stands in the agent's settings. */
 export const notInStartFile = { context: true, stateDir: true, logFile: true } as const

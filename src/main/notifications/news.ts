@@ -101,8 +101,8 @@ function newsOf(service: ServiceView, trouble: Trouble): News {
     id: `${namespace}/${name} ${trouble}`,
     title: newsWords.titles[trouble](nameWithin(name)),
     body: sentence(message, maxBodyBytes),
-    click: { kind: 'open', at: { service: uid } },
-    ...(remedy && { button: { label: remedy.label, action: { kind: 'command', command: remedy.command } } }),
+    click: ['open', { service: uid }],
+    ...(remedy && { button: { label: remedy.label, action: ['command', remedy.command] } }),
   }
 }
 
@@ -138,7 +138,7 @@ function clusterNews(
       id: 'cluster',
       title: after.isLossReported ? newsWords.clusterLost(name) : newsWords.clusterBack.title(name),
       body: after.isLossReported ? sentence(newsWords.keepServing(message), maxBodyBytes) : newsWords.clusterBack.body,
-      click: { kind: 'open' },
+      click: ['open'],
       isPaced: true,
     },
   ]
@@ -155,7 +155,7 @@ export function grouped(news: readonly News[]): readonly News[] {
       id: 'several',
       title: newsWords.several(news.length),
       body: sentence(news.map(({ title }) => title).join(' · '), maxBodyBytes),
-      click: { kind: 'open' },
+      click: ['open'],
     },
   ]
 }

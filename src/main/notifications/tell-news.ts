@@ -55,8 +55,8 @@ export const isLoginOfferDue = ({ snapshot, preferences }: AgentView, loginItem:
 export const loginOffer: News = {
   id: 'login item',
   ...newsWords.loginItem,
-  click: { kind: 'open', at: { view: 'settings' } },
-  button: { label: sharedWords.loginItem, action: { kind: 'loginItem', isOn: true } },
+  click: ['open', { view: 'settings' }],
+  button: { label: sharedWords.loginItem, action: ['setLoginItem', true] },
 }
 
 /** Kept here: Electron takes away what nothing refers to, and its click is lost. */

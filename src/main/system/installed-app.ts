@@ -173,7 +173,7 @@ function tellLastUpdate({ stateDir, log, view }: InstalledAppOptions, tell: (new
         id: 'update',
         title: sharedWords.lastUpdate(lastUpdate),
         body: newsWords.keptServing,
-        click: { kind: 'open', at },
+        click: ['open', at],
       }
       onceKnown(
         view,
@@ -191,12 +191,12 @@ const availableNews = (version: string): News => ({
   id: 'update',
   title: newsWords.available.title(version),
   body: newsWords.available.body,
-  click: { kind: 'open', at },
+  click: ['open', at],
 })
 
 const linkedNews = (file: string): News => ({
   id: 'command',
   title: newsWords.linked.title,
   body: newsWords.linked.body(file),
-  click: { kind: 'open', at: { view: 'settings' } },
+  click: ['open', { view: 'settings' }],
 })

@@ -2,10 +2,10 @@ import { realpath } from 'node:fs/promises'
 import path from 'node:path'
 import type { SystemPane, UpdateAction } from '../../contract/app-bridge.ts'
 import { type AgentLink, LinkError } from '../../contract/client.ts'
-import type { CommandResult } from '../../contract/commands.ts'
+import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { type AgentViewStore, answer, command } from '../agent/agent-view.ts'
 import type { ShellPreferences } from '../preferences.ts'
-import type { MenuAction } from './menu-entries.ts'
+import type { MenuAction, MenuActions } from './menu-entries.ts'
 import type { WindowPlace } from '../window/show-target.ts'
 import { menuWords, questionWords } from '../words.ts'
 
@@ -23,7 +23,7 @@ export interface MenuActionOptions {
   /** Below it are the logs that may be opened. */
   readonly stateDir: string
   readonly measurePower: () => Promise<CommandResult | undefined>
-  readonly showWindow: (at: WindowPlace | undefined) => void
+  readonly showWindow: (at?: WindowPlace) => void
   readonly tearOff: () => Promise<void>
   readonly copy: (text: string) => Promise<void>
   /** Answers what went wrong, or nothing. */
@@ -40,85 +40,46 @@ export interface MenuActionOptions {
   readonly moveToApplications: () => Promise<CommandResult | undefined>
 }
 
-/** Does what a person chose in the menu. Never rejects: what does not work is said by the menu. */
-export async function carryOut(options: MenuActionOptions, action: MenuAction): Promise<void> {
-  const { view } = options
-  switch (action.kind) {
-    case 'command':
-      await ask(options, action.command)
-      return
-    case 'measurePower':
-      await answer(view, options.measurePower)
-      return
-    case 'open':
-      options.showWindow(action.at)
-      return
-    case 'tearOff':
-      await options.tearOff()
-      return
-    case 'copy':
-      await answer(
-        view,
-        nothing(() => options.copy(action.text)),
-      )
-      return
-    case 'showLog':
-      await answer(view, () => showLog(options, action.file))
-      return
-    case 'prefer':
-      await answer(
-        view,
-        nothing(() => options.prefer(action.preferences)),
-      )
-      return
-    case 'resetPreferences':
-      await answer(
-        view,
-        nothing(() => options.resetPreferences()),
-      )
-      return
-    case 'loginItem':
-      await answer(
-        view,
-        nothing(() => options.setLoginItem(action.isOn)),
-      )
-      return
-    case 'openPane':
-      await answer(
-        view,
-        nothing(() => options.openPane(action.pane)),
-      )
-      return
-    case 'takeOver':
-      await takeOver(options)
-      return
-    case 'update':
+/** What the menu does. None of it rejects but the last two: what does not work is said by the menu. */
+export function menuActions(options: MenuActionOptions): MenuActions {
+  const { view, confirm } = options
+  /** Says what went wrong, where something did. */
+  const said =
+    <Given extends unknown[]>(work: (...given: Given) => Promise<CommandResult | undefined | void> | void) =>
+    (...given: Given) =>
+      answer(view, async () => (await work(...given)) ?? undefined)
+  return {
+    command: (command) => ask(options, command),
+    measurePower: said(options.measurePower),
+    open: options.showWindow,
+    copy: said(options.copy),
+    showLog: said((file: string) => showLog(options, file)),
+    prefer: said(options.prefer),
+    resetPreferences: said(options.resetPreferences),
+    setLoginItem: said(options.setLoginItem),
+    openPane: said(options.openPane),
+    takeOver: async () => {
+      if (await confirm(questionWords.takeOver)) await answer(view, options.takeOver)
+    },
+    update: (action) => {
       // It is there that a person sees how far it is.
-      if (action.action === 'look') options.showWindow({ view: 'settings', field: 'updates' })
-      await answer(
-        view,
-        nothing(() => options.update(action.action)),
-      )
-      return
-    case 'commandLink':
-      await answer(
-        view,
-        nothing(() => options.setCommandLink(action.isWanted)),
-      )
-      return
-    case 'moveToApplications':
-      await answer(view, options.moveToApplications)
-      return
-    case 'quit':
-      await options.quit()
+      if (action === 'look') options.showWindow({ view: 'settings', field: 'updates' })
+      return said(options.update)(action)
+    },
+    setCommandLink: said(options.setCommandLink),
+    moveToApplications: said(options.moveToApplications),
+    tearOff: options.tearOff,
+    quit: options.quit,
   }
 }
 
+/** Does what a person chose. */
+export async function carryOut(actions: MenuActions, [name, ...given]: MenuAction): Promise<void> {
+  await (actions[name] as (...given: readonly unknown[]) => unknown)(...given)
+}
+
 /** Where another command would do, the person is asked at once: the menu is closed by now. */
-async function ask(
-  { link, view, confirm }: MenuActionOptions,
-  input: Extract<MenuAction, { kind: 'command' }>['command'],
-): Promise<void> {
+async function ask({ link, view, confirm }: MenuActionOptions, input: CommandInput): Promise<void> {
   let next = input
   for (;;) {
     const result = await command(link, view, next)
@@ -131,14 +92,6 @@ async function ask(
     }
     next = instead.command
   }
-}
-
-const nothing = (work: () => Promise<void> | void) => async (): Promise<undefined> => {
-  await work()
-}
-
-async function takeOver({ view, confirm, takeOver: run }: MenuActionOptions): Promise<void> {
-  if (await confirm(questionWords.takeOver)) await answer(view, run)
 }
 
 async function showLog({ stateDir, openFile }: MenuActionOptions, file: string): Promise<CommandResult | undefined> {

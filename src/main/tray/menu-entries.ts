@@ -5,27 +5,32 @@ import type { CommandInput } from '../../contract/commands.ts'
 import type { ShellPreferences } from '../preferences.ts'
 import type { WindowPlace } from '../window/show-target.ts'
 
-/** What choosing an entry does. */
-export type MenuAction =
-  | { readonly kind: 'command'; readonly command: CommandInput }
-  | { readonly kind: 'measurePower' }
+/** What can be chosen in the menu and in notifications. */
+export interface MenuActions {
+  command(command: CommandInput): Promise<unknown>
+  measurePower(): Promise<unknown>
   /** The window, turned to one of its parts. */
-  | { readonly kind: 'open'; readonly at?: WindowPlace }
+  open(at?: WindowPlace): unknown
   /** The same as a window like any other. */
-  | { readonly kind: 'tearOff' }
-  | { readonly kind: 'copy'; readonly text: string }
-  | { readonly kind: 'showLog'; readonly file: string }
-  | { readonly kind: 'prefer'; readonly preferences: Partial<ShellPreferences> }
-  | { readonly kind: 'resetPreferences' }
-  | { readonly kind: 'loginItem'; readonly isOn: boolean }
-  | { readonly kind: 'openPane'; readonly pane: SystemPane }
+  tearOff(): Promise<void>
+  copy(text: string): Promise<unknown>
+  showLog(file: string): Promise<unknown>
+  prefer(preferences: Partial<ShellPreferences>): Promise<unknown>
+  resetPreferences(): Promise<unknown>
+  setLoginItem(isOn: boolean): Promise<unknown>
+  openPane(pane: SystemPane): Promise<unknown>
   /** The agent that another program runs is to run in this app. */
-  | { readonly kind: 'takeOver' }
-  | { readonly kind: 'update'; readonly action: UpdateAction }
-  /** The link to the app's command. */
-  | { readonly kind: 'commandLink'; readonly isWanted: boolean }
-  | { readonly kind: 'moveToApplications' }
-  | { readonly kind: 'quit' }
+  takeOver(): Promise<unknown>
+  update(action: UpdateAction): Promise<unknown>
+  setCommandLink(isWanted: boolean): Promise<unknown>
+  moveToApplications(): Promise<unknown>
+  quit(): Promise<void>
+}
+
+/** One of them, with what it is called with. */
+export type MenuAction = {
+  [Name in keyof MenuActions]: readonly [name: Name, ...Parameters<MenuActions[Name]>]
+}[keyof MenuActions]
 
 /** A line of the menu as data; one without an action or entries below it can only be read. */
 export type MenuEntry =

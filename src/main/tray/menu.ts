@@ -1,4 +1,5 @@
 import path from 'node:path'
+import { isIpv6 } from '../../contract/addresses.ts'
 import { looksLikeProduction } from '../../contract/cluster.ts'
 import { formatBytes, formatRoundTokenRate } from '../../contract/format.ts'
 import type { Answer } from '../../contract/queries.ts'
@@ -13,7 +14,7 @@ import {
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { actionsFor, actionWords, sharedWords, stateWord } from '../../contract/words.ts'
 import type { AgentView, Listed, ListName } from '../agent/agent-view.ts'
-import { line, lines, type MenuAction, type MenuEntry, nameWithin, separated, submenu, text } from './menu-entries.ts'
+import { line, lines, type MenuEntry, nameWithin, separated, submenu, text } from './menu-entries.ts'
 import { clusterLine, figuresLine, isTroubled, stateLine } from './icon.ts'
 import { menuWords, updateWords } from '../words.ts'
 
@@ -44,7 +45,7 @@ function headerEntries(view: AgentView): MenuEntry[] {
     // What a person is to do stands at its end.
     ...lines(clusterLine(snapshot)),
     ...(snapshot.cluster.cause === 'localNetwork'
-      ? [line(menuWords.openLocalNetwork, { kind: 'openPane', pane: 'localNetwork' })]
+      ? [line(menuWords.openLocalNetwork, ['openPane', 'localNetwork'])]
       : []),
     ...notices.slice(0, maxNotices).map(text),
     ...(more > 0 ? [text(menuWords.moreNotices(more))] : []),
@@ -56,10 +57,7 @@ function headerEntries(view: AgentView): MenuEntry[] {
 function answerEntries({ answer }: AgentView): MenuEntry[] {
   if (!answer) return []
   const instead = answer.outcome === 'refused' ? answer.instead : undefined
-  return [
-    ...lines(answer.message),
-    ...(instead ? [line(instead.label, { kind: 'command', command: instead.command })] : []),
-  ]
+  return [...lines(answer.message), ...(instead ? [line(instead.label, ['command', instead.command])] : [])]
 }
 
 function nodeEntries(view: AgentView, isPaused: boolean): MenuEntry[] {
@@ -68,10 +66,10 @@ function nodeEntries(view: AgentView, isPaused: boolean): MenuEntry[] {
     contextEntry(view.contexts),
     hostAddressEntry(view.hostAddresses),
     isPaused
-      ? line(resume.label, { kind: 'command', command: { name: 'resumeNode' } }, { toolTip: resume.toolTip })
-      : line(pause.label, { kind: 'command', command: { name: 'pauseNode' } }, { toolTip: pause.toolTip }),
+      ? line(resume.label, ['command', { name: 'resumeNode' }], { toolTip: resume.toolTip })
+      : line(pause.label, ['command', { name: 'pauseNode' }], { toolTip: pause.toolTip }),
     ...proxyEntries(view),
-    ...(offersPower(view) ? [line(menuWords.measurePower, { kind: 'measurePower' })] : []),
+    ...(offersPower(view) ? [line(menuWords.measurePower, ['measurePower'])] : []),
   ]
 }
 
@@ -79,40 +77,32 @@ function proxyEntries({ snapshot }: AgentView): MenuEntry[] {
   const proxy = snapshot?.host.clientProxy
   if (proxy === undefined) return []
   const url = `${proxy}/v1`
-  return [line(menuWords.copyProxy, { kind: 'copy', text: url }, { toolTip: url })]
+  return [line(menuWords.copyProxy, ['copy', url], { toolTip: url })]
 }
 
 function appEntries(view: AgentView): MenuEntry[] {
   const { isHere, isBroken, isQuitting, preferences } = view
   const { resetPreferences } = menuWords
   return [
-    ...(isBroken
-      ? [line(resetPreferences.label, { kind: 'resetPreferences' }, { toolTip: resetPreferences.toolTip })]
-      : []),
+    ...(isBroken ? [line(resetPreferences.label, ['resetPreferences'], { toolTip: resetPreferences.toolTip })] : []),
     ...takeOverEntries(view),
     ...moveEntries(view),
-    line(menuWords.open, { kind: 'open' }, { accelerator: 'CommandOrControl+O' }),
-    line(menuWords.settings, { kind: 'open', at: { view: 'settings' } }, { accelerator: 'CommandOrControl+,' }),
+    line(menuWords.open, ['open'], { accelerator: 'CommandOrControl+O' }),
+    line(menuWords.settings, ['open', { view: 'settings' }], { accelerator: 'CommandOrControl+,' }),
     ...(preferences === undefined
       ? []
       : [
           submenu(menuWords.app, [
-            line(sharedWords.ownWindow, { kind: 'tearOff' }),
-            line(
-              menuWords.showTitle,
-              { kind: 'prefer', preferences: { showTitle: !preferences.showTitle } },
-              { isChecked: preferences.showTitle },
-            ),
-            line(
-              menuWords.askBeforeQuit,
-              { kind: 'prefer', preferences: { onQuit: preferences.onQuit === 'ask' ? 'drain' : 'ask' } },
-              { isChecked: preferences.onQuit === 'ask' },
-            ),
-            line(
-              sharedWords.notifications,
-              { kind: 'prefer', preferences: { notifications: !preferences.notifications } },
-              { isChecked: preferences.notifications },
-            ),
+            line(sharedWords.ownWindow, ['tearOff']),
+            line(menuWords.showTitle, ['prefer', { showTitle: !preferences.showTitle }], {
+              isChecked: preferences.showTitle,
+            }),
+            line(menuWords.askBeforeQuit, ['prefer', { onQuit: preferences.onQuit === 'ask' ? 'drain' : 'ask' }], {
+              isChecked: preferences.onQuit === 'ask',
+            }),
+            line(sharedWords.notifications, ['prefer', { notifications: !preferences.notifications }], {
+              isChecked: preferences.notifications,
+            }),
             ...loginItemEntries(view),
             ...commandLinkEntries(view),
           ]),
@@ -120,13 +110,7 @@ function appEntries(view: AgentView): MenuEntry[] {
     ...(isQuitting ? [] : updateEntries(view)),
     ...(isQuitting
       ? []
-      : [
-          line(
-            quitLabel(isHere, preferences?.onQuit === 'ask'),
-            { kind: 'quit' },
-            { accelerator: 'CommandOrControl+Q' },
-          ),
-        ]),
+      : [line(quitLabel(isHere, preferences?.onQuit === 'ask'), ['quit'], { accelerator: 'CommandOrControl+Q' })]),
   ]
 }
 
@@ -178,16 +162,12 @@ function modelEntry(service: ServiceView, snapshot: AgentSnapshot): MenuEntry {
     `${shapeOf(service)} ${nameIn(snapshot, service)}   ${figuresOf(service, snapshot)}`,
     separated([
       [text(message)],
-      actionsFor(service).map(({ label, command }) => line(label, { kind: 'command', command })),
+      actionsFor(service).map(({ label, command }) => line(label, ['command', command])),
       [
-        ...(url === undefined
-          ? []
-          : [line(menuWords.copyUrl, { kind: 'copy', text: url }, { toolTip: nameWithin(url, 90) })]),
-        ...(logFile === undefined
-          ? []
-          : [line(menuWords.showLog, { kind: 'showLog', file: logFile } satisfies MenuAction)]),
+        ...(url === undefined ? [] : [line(menuWords.copyUrl, ['copy', url], { toolTip: nameWithin(url, 90) })]),
+        ...(logFile === undefined ? [] : [line(menuWords.showLog, ['showLog', logFile])]),
         ...whyEntry(service),
-        line(menuWords.showInWindow, { kind: 'open', at: { service: uid } }),
+        line(menuWords.showInWindow, ['open', { service: uid }]),
       ],
     ]),
   )
@@ -278,7 +258,7 @@ function whyEntry(service: ServiceView): MenuEntry[] {
 const maxChoices = 30
 
 function contextEntry(listed: Listed<'contexts'>): MenuEntry {
-  const reload = line(menuWords.reload, { kind: 'command', command: { name: 'reloadKubeconfig' } })
+  const reload = line(menuWords.reload, ['command', { name: 'reloadKubeconfig' }])
   return submenu(
     menuWords.context,
     separated([listEntries(listed, ({ contexts }) => contexts.map(contextLine), menuWords.moreContexts), [reload]]),
@@ -289,7 +269,7 @@ function contextLine({ name, server, inUse }: Answer<'contexts'>['contexts'][num
   const short = nameWithin(name, 36)
   return line(
     !inUse && looksLikeProduction(name) ? menuWords.asksFirst(short) : short,
-    { kind: 'command', command: { name: 'selectContext', context: name } },
+    ['command', { name: 'selectContext', context: name }],
     { isChecked: inUse, ...(server !== '' && { toolTip: nameWithin(server, 90) }) },
   )
 }
@@ -299,7 +279,7 @@ function hostAddressEntry(listed: Listed<'hostAddresses'>): MenuEntry {
     menuWords.address,
     separated([
       listEntries(listed, addressLines, menuWords.moreAddresses),
-      [line(menuWords.otherAddress, { kind: 'open', at: { view: 'settings', field: 'hostAddress' } })],
+      [line(menuWords.otherAddress, ['open', { view: 'settings', field: 'hostAddress' }])],
     ]),
   )
 }
@@ -310,10 +290,13 @@ function addressLines({ automatic, message, addresses }: Answer<'hostAddresses'>
     ...(inUse ? [] : [text(message)]),
     line(
       automatic && inUse ? menuWords.automaticIs(inUse.address, inUse.interface) : menuWords.automatic,
-      { kind: 'command', command: { name: 'setHostAddress', address: 'automatic' } },
+      ['command', { name: 'setHostAddress', address: 'automatic' }],
       { isChecked: automatic },
     ),
-    ...addresses.filter(({ address }) => isIpv4(address)).map((one) => addressLine(one, automatic)),
+    // Each interface has one of IPv6 that nobody else can reach.
+    ...addresses
+      .filter(({ address, unfit }) => unfit === undefined || !isIpv6(address))
+      .map((one) => addressLine(one, automatic)),
   ]
 }
 
@@ -323,15 +306,8 @@ function addressLine(
 ): MenuEntry {
   const label = `${address}   ${from}`
   if (unfit !== undefined && !inUse) return text(`${label}: ${unfit}`)
-  return line(
-    label,
-    { kind: 'command', command: { name: 'setHostAddress', address } },
-    { isChecked: inUse && !automatic },
-  )
+  return line(label, ['command', { name: 'setHostAddress', address }], { isChecked: inUse && !automatic })
 }
-
-/** An EndpointSlice of this agent has addresses of this kind alone. */
-const isIpv4 = (address: string): boolean => /^\d+(?:\.\d+){3}$/.test(address)
 
 function listEntries<N extends ListName>(
   listed: Listed<N>,
@@ -350,30 +326,30 @@ function loginItemEntries({ loginItem }: AgentView): MenuEntry[] {
   if (loginItem === 'unavailable') return []
   if (loginItem === 'requires-approval') {
     const { label, toolTip } = menuWords.allowLoginItem
-    return [line(label, { kind: 'openPane', pane: 'loginItems' }, { toolTip })]
+    return [line(label, ['openPane', 'loginItems'], { toolTip })]
   }
   const isOn = loginItem === 'enabled'
-  return [line(sharedWords.loginItem, { kind: 'loginItem', isOn: !isOn }, { isChecked: isOn })]
+  return [line(sharedWords.loginItem, ['setLoginItem', !isOn], { isChecked: isOn })]
 }
 
 /** Said once, until the app ends or it is done. */
 function loginOfferEntries({ offersLoginItem, loginItem }: AgentView): MenuEntry[] {
   if (!offersLoginItem || loginItem !== 'not-registered') return []
   const { label, toolTip } = menuWords.offerLoginItem
-  return [line(label, { kind: 'loginItem', isOn: true }, { toolTip })]
+  return [line(label, ['setLoginItem', true], { toolTip })]
 }
 
 /** Another program runs the agent: this app shows it, or takes its place. */
 function takeOverEntries({ isHere, isQuitting }: AgentView): MenuEntry[] {
   if (isHere || isQuitting) return []
   const { why, label, toolTip } = menuWords.takeOver
-  return [text(why), line(label, { kind: 'takeOver' }, { toolTip })]
+  return [text(why), line(label, ['takeOver'], { toolTip })]
 }
 
 /** How far a newer app is, with what comes next. */
 function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
   const outcome = lastUpdate === undefined ? [] : lines(sharedWords.lastUpdate(lastUpdate))
-  const look = line(updateWords.look, { kind: 'update', action: 'look' })
+  const look = line(updateWords.look, ['update', 'look'])
   switch (update.step) {
     case 'unavailable':
       return update.why === 'managed' ? [...outcome, text(updateWords.managed)] : outcome
@@ -383,18 +359,18 @@ function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
     case 'looking':
       return [text(sharedWords.lookingForUpdates)]
     case 'available':
-      return [line(updateWords.download(update.version, update.bytes), { kind: 'update', action: 'download' })]
+      return [line(updateWords.download(update.version, update.bytes), ['update', 'download'])]
     case 'downloading': {
       const { version, doneBytes, totalBytes } = update
       const fraction = totalBytes === undefined ? undefined : doneBytes / Math.max(totalBytes, 1)
       return [
         text(updateWords.downloading(version, fraction)),
-        line(actionWords.cancelDownload.label, { kind: 'update', action: 'cancel' }),
+        line(actionWords.cancelDownload.label, ['update', 'cancel']),
       ]
     }
     case 'downloaded': {
       const { label, toolTip } = updateWords.install
-      return [line(label(update.version), { kind: 'update', action: 'install' }, { toolTip })]
+      return [line(label(update.version), ['update', 'install'], { toolTip })]
     }
     case 'installing':
       return [text(updateWords.installing(update.version))]
@@ -407,7 +383,7 @@ function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
 function moveEntries({ misplaced }: AgentView): MenuEntry[] {
   if (misplaced === undefined) return []
   const { label, toolTip } = menuWords.move
-  return [line(label, { kind: 'moveToApplications' }, { toolTip })]
+  return [line(label, ['moveToApplications'], { toolTip })]
 }
 
 /** The link by which a shell finds metal-agent. */
@@ -417,19 +393,16 @@ function commandLinkEntries({ commandLink }: AgentView): MenuEntry[] {
     case 'unavailable':
       return []
     case 'absent':
-      return [line(words.install, { kind: 'commandLink', isWanted: true })]
+      return [line(words.install, ['setCommandLink', true])]
     case 'linked':
       return [
-        line(
-          words.linked(path.dirname(commandLink.file)),
-          { kind: 'commandLink', isWanted: false },
-          { isChecked: true, toolTip: words.unlinks(commandLink.file) },
-        ),
+        line(words.linked(path.dirname(commandLink.file)), ['setCommandLink', false], {
+          isChecked: true,
+          toolTip: words.unlinks(commandLink.file),
+        }),
       ]
     case 'outdated':
-      return [
-        line(words.repair, { kind: 'commandLink', isWanted: true }, { toolTip: words.isOutdated(commandLink.file) }),
-      ]
+      return [line(words.repair, ['setCommandLink', true], { toolTip: words.isOutdated(commandLink.file) })]
     case 'foreign':
       return [text(words.foreign(path.dirname(commandLink.file)))]
   }

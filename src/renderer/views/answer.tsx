@@ -1,5 +1,6 @@
 import { useEffect, useRef } from 'react'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
+import { editableRow } from '../../contract/settings.ts'
 import { Banner } from '../components/blocks.tsx'
 import { Button, Command } from '../components/buttons.tsx'
 import { CloseGlyph } from '../components/glyph.tsx'
@@ -122,7 +123,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
             </Button>
           )}
           {setting !== undefined && (
-            <Button onPress={() => leadTo(setting)}>{settingWords.show(settingWords.titleOf(setting))}</Button>
+            <Button onPress={() => leadTo(setting)}>{settingWords.show(editableRow(setting).title)}</Button>
           )}
           {isGood(result) && undo !== undefined && (
             <Button disabled={disabled} onPress={() => void ask(about, undo)}>

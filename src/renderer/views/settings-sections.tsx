@@ -1,5 +1,6 @@
 import { Fragment, useEffect, useRef, useState } from 'react'
 import type { AppBridge, PowerRuleChange } from '../../contract/app-bridge.ts'
+import { ipAddress } from '../../contract/addresses.ts'
 import type { PowerRuleView } from '../../contract/power.ts'
 import type { Answer as AnswerOf } from '../../contract/queries.ts'
 import { Folded } from '../components/blocks.tsx'
@@ -120,9 +121,6 @@ const UseAddress = ({ address, name }: { readonly address: string; readonly name
 
 const InUse = () => <span className={styles['note']}>{placeWords.inUse}</span>
 
-const isAddress = (text: string): boolean =>
-  /^\d{1,3}(?:\.\d{1,3}){3}$/.test(text) && text.split('.').every((part) => Number(part) <= 255)
-
 /** An address that is written, as one that came after the list was drawn. */
 function OtherAddress() {
   const [text, setText] = useState('')
@@ -130,7 +128,7 @@ function OtherAddress() {
   const [isWritten, setWritten] = useState(false)
   const { pending, disabled, ask } = useRequest('hostAddress')
   const address = text.trim()
-  const isRight = isAddress(address)
+  const isRight = ipAddress.safeParse(address).success
   const use = () => {
     setWritten(true)
     if (isRight && !pending && !disabled) void ask({ name: 'setHostAddress', address })

@@ -1,10 +1,8 @@
 import { type ReactNode, useEffect, useRef, useState } from 'react'
-import { Label } from 'react-aria-components/Label'
-import { Slider, SliderOutput, SliderThumb, SliderTrack } from 'react-aria-components/Slider'
 import { Input } from 'react-aria-components/Input'
 import { ListBox, ListBoxItem } from 'react-aria-components/ListBox'
 import { SearchField } from 'react-aria-components/SearchField'
-import { settingNames, type SettingView } from '../../contract/settings.ts'
+import { editableRow, settingNames } from '../../contract/settings.ts'
 import { type SettingSection, settingSections } from '../../contract/settings-table.ts'
 import { Note, ViewPage } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
@@ -14,23 +12,19 @@ import {
   type AnySetting,
   changedIn,
   type Draft,
-  isFirst,
   isFound,
   isOfStart,
   pageOf,
   pageOfId,
   patchOfDraft,
-  problemsIn,
   settingParts,
-  textIn,
   withoutSent,
-  withWritten,
 } from '../settings-draft.ts'
 import { useApp, useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
-import { budgetWords, settingWords } from '../words/settings.ts'
+import { settingWords } from '../words/settings.ts'
 import { Answer } from './answer.tsx'
-import { SettingField, StartSetting } from './setting-field.tsx'
+import { SettingRow } from './setting-field.tsx'
 import { SettingsGeneral } from './settings-app.tsx'
 import {
   SettingsCluster,
@@ -66,9 +60,16 @@ export function Settings() {
   const [text, setText] = useState('')
   const { page, led, turn } = usePage(all, () => setText(''))
   const isSearching = text.trim() !== ''
-  const rows = (settings: readonly AnySetting[]) => (
-    <Rows settings={settings} views={views} changed={changed} startFile={answer?.startFile} led={led} />
-  )
+  const rows = (settings: readonly AnySetting[]) =>
+    settings.map((view) => (
+      <SettingRow
+        key={view.name}
+        view={view}
+        written={isOfStart(view) ? undefined : changed[view.name]}
+        startFile={answer?.startFile}
+        isFound={view.name === led}
+      />
+    ))
   return (
     <ViewPage id="settings" title={settingWords.title}>
       <Note>{problem}</Note>
@@ -164,7 +165,7 @@ const Pages = ({ page, onChoose }: PagesProps) => (
   >
     {settingSections.map((one) => (
       <ListBoxItem key={one} id={one} className={classNames(styles['pageName'])}>
-        {settingWords.pages[one]}
+        {one}
       </ListBoxItem>
     ))}
   </ListBox>
@@ -179,10 +180,10 @@ function Page({ page, all, rows }: PageProps & { readonly page: SettingSection }
   const app = useApp()
   const Place = places[page]
   const own = all.filter((one) => pageOf(one) === page)
-  const first = all.filter(isFirst)
+  const first = all.filter((one) => !isOfStart(one) && editableRow(one.name).isFirst)
   return (
-    <div role="group" className={styles['page']} aria-label={settingWords.pages[page]}>
-      <h3 className={styles['title']}>{settingWords.pages[page]}</h3>
+    <div role="group" className={styles['page']} aria-label={page}>
+      <h3 className={styles['title']}>{page}</h3>
       {page === 'General' && (
         <>
           {first.length > 0 && <Group title={settingWords.first}>{rows(first)}</Group>}
@@ -207,7 +208,10 @@ function Page({ page, all, rows }: PageProps & { readonly page: SettingSection }
 function Found({ text, all, rows }: PageProps & { readonly text: string }) {
   const app = useApp()
   const leadTo = useWindow((state) => state.leadTo)
-  const found = all.filter((setting) => isFound(text, settingWords.searched(setting)))
+  const found = all.filter((setting) => {
+    const { title, help, more = '' } = isOfStart(setting) ? setting : editableRow(setting.name)
+    return isFound(text, [title, help, more, isOfStart(setting) ? setting.flag : `--${editableRow(setting.name).flag}`])
+  })
   const parts = settingParts.filter(
     (part) => (app !== undefined || pageOfId(part, all) !== 'General') && isFound(text, settingWords.parts[part]),
   )
@@ -220,7 +224,7 @@ function Found({ text, all, rows }: PageProps & { readonly text: string }) {
         const settings = found.filter((setting) => pageOf(setting) === page)
         const here = parts.filter((part) => pageOfId(part, all) === page)
         return settings.length + here.length === 0 ? null : (
-          <Group key={page} title={settingWords.pages[page]}>
+          <Group key={page} title={page}>
             {here.map((part) => (
               <div key={part} className={styles['part']}>
                 <Button look="link" onPress={() => leadTo(part)}>
@@ -245,46 +249,6 @@ function Group({ title, children }: { readonly title: string; readonly children:
   )
 }
 
-interface RowsProps {
-  readonly settings: readonly AnySetting[]
-  /** All that can be changed, since one may depend on another. */
-  readonly views: readonly SettingView[]
-  readonly changed: Draft
-  readonly startFile: string | undefined
-  /** Name of the setting that a person was just led to. */
-  readonly led: string | undefined
-}
-
-function Rows({ settings, views, changed, startFile, led }: RowsProps) {
-  const isPending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const write = useWindow((state) => state.write)
-  const problems = problemsIn(changed)
-  const hasBytes = views.some((view) => view.name === 'memoryBudgetBytes' && textIn(changed, view) !== '')
-  const scaleOf = (text: string, onChange: (text: string) => void) => (
-    <MemorySlider
-      fraction={Number(text) || 0}
-      isOverruled={hasBytes}
-      onChange={(fraction) => onChange(String(Number(fraction.toFixed(2))))}
-    />
-  )
-  return settings.map((view) =>
-    isOfStart(view) ? (
-      <StartSetting key={view.name} view={view} startFile={startFile} isFound={view.name === led} />
-    ) : (
-      <SettingField
-        key={view.name}
-        view={view}
-        written={changed[view.name]}
-        isFound={view.name === led}
-        isPending={isPending}
-        problem={problems.includes(view.name) ? settingWords.problem(view.name) : undefined}
-        {...(view.name === 'memoryFraction' && { scale: scaleOf })}
-        onChange={(text) => write((before) => withWritten(before, view, text))}
-      />
-    ),
-  )
-}
-
 /** How many changes there are, with a link to each page that has one, or to each value that cannot be applied. */
 function ApplyBar({ changed }: { readonly changed: Draft }) {
   const request = useWindow(({ requests }) => requests[about])
@@ -293,19 +257,16 @@ function ApplyBar({ changed }: { readonly changed: Draft }) {
   const ask = useWindow((state) => state.ask)
   const write = useWindow((state) => state.write)
   const leadTo = useWindow((state) => state.leadTo)
-  const result = patchOfDraft(changed)
-  const problems = problemsIn(changed)
+  const { patch, problems } = patchOfDraft(changed)
   const names = settingNames.filter((name) => changed[name] !== undefined)
-  const pages = Map.groupBy(names, (name) => pageOf({ name }))
+  const pages = Map.groupBy(names, (name) => editableRow(name).section)
   const apply = async () => {
-    if (!result.ok) return
-    if (!(await ask(about, { name: 'updateSettings', settings: result.patch }))) return
-    write((now) => withoutSent(now, draft))
+    if (await ask(about, { name: 'updateSettings', settings: patch })) write((now) => withoutSent(now, draft))
   }
   const links =
     problems.length > 0
-      ? problems.map((name) => ({ name, label: settingWords.titleOf(name) }))
-      : [...pages].map(([page, [name]]) => ({ name, label: settingWords.pages[page] }))
+      ? problems.map((name) => ({ name, label: editableRow(name).title }))
+      : [...pages].map(([page, [name]]) => ({ name, label: page }))
   return (
     <div className={styles['apply']}>
       <Answer about={about} />
@@ -326,7 +287,7 @@ function ApplyBar({ changed }: { readonly changed: Draft }) {
         </Button>
         <Button
           look="prominent"
-          disabled={names.length === 0 || !result.ok || !connected}
+          disabled={names.length === 0 || problems.length > 0 || !connected}
           pending={request?.state === 'pending'}
           onPress={() => void apply()}
         >
@@ -334,64 +295,5 @@ function ApplyBar({ changed }: { readonly changed: Draft }) {
         </Button>
       </div>
     </div>
-  )
-}
-
-interface MemorySliderProps {
-  /** Fraction of all memory that models may take; 0 = automatic. */
-  readonly fraction: number
-  /** A number of bytes is set, which takes precedence. */
-  readonly isOverruled: boolean
-  readonly onChange: (fraction: number) => void
-}
-
-/** What is less makes no sense, and 0 would mean automatic. */
-const least = 0.01
-
-/** How much of this machine's memory models may hold; nothing while its size is not known. */
-function MemorySlider({ fraction, isOverruled, onChange }: MemorySliderProps) {
-  const total = useSnapshot(({ memory }) => memory?.totalBytes)
-  const budget = useSnapshot(({ memory }) => memory?.budgetBytes)
-  const gpuLimit = useSnapshot(({ memory }) => memory?.gpuLimitBytes)
-  if (total === undefined) return null
-  const value = Math.max(least, Math.min(1, fraction > 0 ? fraction : (budget ?? 0) / total))
-  return (
-    <Slider
-      className={classNames(styles['slider'])}
-      value={value}
-      onChange={onChange}
-      minValue={least}
-      maxValue={1}
-      step={0.01}
-      formatOptions={{ style: 'percent' }}
-      isDisabled={isOverruled}
-    >
-      <div className={styles['first']}>
-        <Label className={classNames(styles['label'])}>{budgetWords.slider}</Label>
-        <SliderOutput className={classNames(styles['memorySliderValue'])}>
-          {budgetWords.share(value, total)}
-        </SliderOutput>
-      </div>
-      <SliderTrack className={classNames(styles['track'])}>
-        <span className={styles['filled']} style={{ width: `${100 * value}%` }} />
-        {gpuLimit !== undefined && gpuLimit < total && (
-          <span className={styles['gpuLimit']} style={{ insetInlineStart: `${(100 * gpuLimit) / total}%` }} />
-        )}
-        <SliderThumb className={classNames(styles['thumb'])} />
-      </SliderTrack>
-      <ul className={styles['legend']}>
-        {gpuLimit !== undefined && (
-          <li>
-            <span className={classNames(styles['key'], styles['gpuLimitKey'])} />
-            {budgetWords.gpuLimit(gpuLimit)}
-          </li>
-        )}
-        <li>
-          <span className={classNames(styles['key'], styles['ramKey'])} />
-          {budgetWords.ram(total)}
-        </li>
-      </ul>
-      {isOverruled && <p className={styles['memorySliderNote']}>{budgetWords.bytesCount}</p>}
-    </Slider>
   )
 }

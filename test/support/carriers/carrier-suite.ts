@@ -98,10 +98,10 @@ const questions: { readonly [N in 'history' | 'log' | 'server' | 'settings' | 'c
     ask: { name: 'settings' },
     asked: { name: 'settings' },
     answer: {
-      settings: [{ name: 'namespace', value: null, from: 'default', help: 'What is watched.' }],
+      settings: [{ name: 'namespace', value: null, from: 'default' }],
       start: [
         {
-          ...{ name: 'portRange', section: 'Network', value: '', from: 'default' },
+          ...{ name: 'portRange', section: 'Network', title: 'Ports', help: 'A range.', value: '', from: 'default' },
           ...{ flag: '--port-range=30000-30099', line: '"portRange": {"from":30000,"to":30099}' },
         },
       ],

@@ -5,7 +5,7 @@ import type { StoredModelView } from '../../../src/contract/models.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
 import { agentSettings, startViews } from '../../../src/agent-core/settings/settings.ts'
 import { fragmentFile, fragmentFor } from '../../../src/agent-core/power/sudoers.ts'
-import { settingHelp, settingNames, type SettingView } from '../../../src/contract/settings.ts'
+import { settingNames, type SettingView } from '../../../src/contract/settings.ts'
 import { type EditableRow, editableRows } from '../../../src/contract/settings-table.ts'
 import { sampleSnapshot } from '../sample-snapshot.ts'
 import { FakeAgent } from './fake-agent.ts'
@@ -253,8 +253,8 @@ export function withSettings(): FakeAgent {
     settings: settingNames.map((name): SettingView => {
       const row: EditableRow = editableRows[name]
       const value = typeof row.default === 'object' ? null : (row.default ?? null)
-      if (name === 'memoryFraction') return { name, value: 0.8, from: 'person', help: settingHelp(name) }
-      return { name, value, from: name === 'logLevel' ? 'flag' : 'default', help: settingHelp(name) }
+      if (name === 'memoryFraction') return { name, value: 0.8, from: 'person' }
+      return { name, value, from: name === 'logLevel' ? 'flag' : 'default' }
     }),
     start: startViews(agentSettings.parse({ ...startedWith, modelStore: directory }), {}),
   }
@@ -280,16 +280,4 @@ export function withRuntimes(): FakeAgent {
     ],
   }
   return agent
-}
-
-/** Another window, or the command, sets what is being written here. */
-export function setElsewhere(agent: FakeAgent): void {
-  const settings = agent.known.settings?.settings ?? []
-  agent.known.settings = {
-    start: [],
-    settings: settings.map((view) =>
-      view.name === 'drainLimitMs' ? { ...view, value: 60_000, from: 'person' as const } : view,
-    ),
-  }
-  agent.show({ ...agent.shown, revision: agent.shown.revision + 1, settingsRevision: 2 })
 }

@@ -250,7 +250,7 @@ test('every flag of the Go agent has its default here, and the help names each f
 test.each([
   {
     args: ['--memory-fraction', '1.5'],
-    says: '--memory-fraction must be a fraction of all memory from 0 (automatic) to 1, not 1.5.',
+    says: '--memory-fraction must be from 0 (automatic) to 1, not 1.5.',
   },
   { args: ['--memory-budget', '1Ki'], says: '--memory-budget must be at least 1Mi, not 1024.' },
   { args: ['--memory-check-mode', 'maybe'], says: '--memory-check-mode must be enforce or warn, not "maybe".' },

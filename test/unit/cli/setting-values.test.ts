@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { settingNames, startSettingNames } from '../../../src/contract/settings.ts'
+import { settingNames } from '../../../src/contract/settings.ts'
+import { startSettingNames } from '../../../src/agent-core/settings/start-rows.ts'
 import { VerbError } from '../../../src/cli/agent-session.ts'
 import { agentSettings, startViews } from '../../../src/agent-core/settings/settings.ts'
 import {
@@ -27,7 +28,7 @@ test('values are written as people write them, and printed the same way', () => 
   const printed = patches.flatMap((patch) =>
     settingNames.flatMap((name) => {
       const value = patch[name]
-      return value === undefined || value === null ? [] : [spelledSetting({ name, value, from: 'person', help: '' })]
+      return value === undefined || value === null ? [] : [spelledSetting({ name, value, from: 'person' })]
     }),
   )
   expect(printed.map(({ spelled, text }) => [spelled, text])).toEqual(written)
@@ -46,7 +47,7 @@ test('the word default gives a setting back', () => {
 })
 
 test('every setting of the contract has a spelling', () => {
-  const spelled = settingNames.map((name) => spelledSetting({ name, value: null, from: 'default', help: '' }).spelled)
+  const spelled = settingNames.map((name) => spelledSetting({ name, value: null, from: 'default' }).spelled)
   expect(spelled.toSorted()).toEqual(settingSpellings.toSorted())
 })
 
@@ -60,7 +61,7 @@ test('every setting that counts from the start has a spelling, a value and says 
     expect(help).toMatch(/^[A-Z\d].*\. A change takes effect at the next start of the agent\.$/)
   }
   expect(spelled.find((one) => one.spelled === 'port-range')).toMatchObject({
-    ...{ text: '-', help: expect.stringContaining('; - = any free port.') as string },
+    ...{ text: '-', help: expect.stringContaining(' - = any free port.') as string },
   })
 })
 
@@ -72,7 +73,7 @@ test.each([
   ],
   ['drain-timout', '30s', 'There is no setting drain-timout: did you mean drain-timeout?'],
   ['drain-timeout', 'soon', 'drain-timeout wants a duration such as 30s or 2m, not "soon".'],
-  ['download-limit', '20MB', 'download-limit wants a number of bytes such as 20Mi, not "20MB".'],
+  ['download-limit', '20 MiBs', 'download-limit wants a size such as 20Mi, not "20 MiBs".'],
 ])('%s %s is refused in one sentence', (name, value, sentence) => {
   expect(() => patchOf(name, value)).toThrow(new VerbError(sentence))
 })

@@ -94,23 +94,21 @@ describe('the menu', () => {
     const [entry] = menuOf(view([{ state: 'ready', logFile: file, url }])).flatMap((one) =>
       one.kind === 'line' && one.label.startsWith('● qwen') ? [one] : [],
     )
-    const actions = all(entry?.entries ?? []).flatMap(({ action }) => action ?? [])
+    const actions = all(entry?.entries ?? []).flatMap(({ action }) => (action ? [action] : []))
     expect(actions).toEqual<MenuAction[]>([
-      { kind: 'command', command: { name: 'stop', service } },
-      { kind: 'command', command: { name: 'restart', service } },
-      { kind: 'command', command: { name: 'evict', service } },
-      { kind: 'command', command: { name: 'protect', service, protect: true } },
-      { kind: 'copy', text: url },
-      { kind: 'showLog', file },
-      { kind: 'open', at: { service: 'uid-0' } },
+      ['command', { name: 'stop', service }],
+      ['command', { name: 'restart', service }],
+      ['command', { name: 'evict', service }],
+      ['command', { name: 'protect', service, protect: true }],
+      ['copy', url],
+      ['showLog', file],
+      ['open', { service: 'uid-0' }],
     ])
   })
 
   test('offers each context and each address that can be published, under its whole name', () => {
     const commands = all(menuOf(menuScenes['long names'] ?? view([]))).flatMap(({ action }) =>
-      action?.kind === 'command' && ['selectContext', 'setHostAddress'].includes(action.command.name)
-        ? [action.command]
-        : [],
+      action?.[0] === 'command' && ['selectContext', 'setHostAddress'].includes(action[1].name) ? [action[1]] : [],
     )
     const context = (colour: string) => `arn:aws:eks:eu-central-1:123456789012:cluster/${'x'.repeat(60)}-${colour}`
     expect(commands).toEqual([
@@ -122,6 +120,17 @@ describe('the menu', () => {
     ])
   })
 
+  test('offers an address of IPv6, but none that no other machine can reach', () => {
+    const found = { interface: 'en0', inUse: false }
+    const addresses = [
+      { ...found, address: 'fd00::20' },
+      { ...found, address: 'fe80::1', unfit: 'no other machine can answer to it' },
+    ]
+    const shown = sampleView({ hostAddresses: { automatic: true, message: 'None.', addresses } })
+    const labels = all(menuOf(shown)).map(({ label }) => label)
+    expect(labels.filter((label) => label.includes('::'))).toEqual(['fd00::20   en0'])
+  })
+
   test('is the same for Electron, in which an ampersand has to be doubled to be seen', () => {
     const actions: MenuAction[] = []
     const entries: MenuEntry[] = [
@@ -131,7 +140,7 @@ describe('the menu', () => {
         kind: 'line',
         label: 'Choose',
         isChecked: true,
-        action: { kind: 'quit' },
+        action: ['quit'],
         accelerator: 'Command+Q',
         toolTip: 'Why',
       },
@@ -154,7 +163,7 @@ describe('the menu', () => {
     ])
     const { click } = template[2] as { click: () => void }
     click()
-    expect(actions).toEqual([{ kind: 'quit' }])
+    expect(actions).toEqual([['quit']])
   })
 })
 

@@ -89,15 +89,15 @@ describe('of a service', () => {
         id: 'default/qwen crashes',
         title: 'qwen keeps crashing',
         body: 'It ended three times.',
-        click: { kind: 'open', at },
-        button: { label: 'Stop', action: { kind: 'command', command: { name: 'stop', service } } },
+        click: ['open', at],
+        button: { label: 'Stop', action: ['command', { name: 'stop', service }] },
       },
       {
         id: 'default/qwen evicted',
         title: 'qwen was evicted: memory was short',
         body: 'Evicted.',
-        click: { kind: 'open', at },
-        button: { label: 'Bring back', action: { kind: 'command', command: { name: 'bringBack', service } } },
+        click: ['open', at],
+        button: { label: 'Bring back', action: ['command', { name: 'bringBack', service }] },
       },
     ])
   })
@@ -178,7 +178,7 @@ test('three or more at once are one', () => {
     id: name,
     title: `${name} was refused`,
     body: '',
-    click: { kind: 'quit' },
+    click: ['quit'],
   }))
   expect([grouped(news.slice(0, 2)).length, grouped(news)]).toEqual([
     2,
@@ -187,7 +187,7 @@ test('three or more at once are one', () => {
         id: 'several',
         title: '3 things need you',
         body: 'a was refused · b was refused · c was refused',
-        click: { kind: 'open' },
+        click: ['open'],
       },
     ],
   ])

@@ -1,92 +1,52 @@
-import { describe, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { z } from 'zod'
-import { startRows } from '../../../src/agent-core/settings/start-rows.ts'
+import { allRows } from '../../../src/agent-core/settings/settings.ts'
+import { startRows, type StartSettingName } from '../../../src/agent-core/settings/start-rows.ts'
+import type { SettingRow } from '../../../src/contract/settings-table.ts'
 import {
   editableRow,
   type SettingName,
   settingNames,
   type SettingsPatch,
-  startSettingNames,
   type StartSettingView,
 } from '../../../src/contract/settings.ts'
-import { isFound } from '../../../src/renderer/settings-draft.ts'
 import { matches } from '../../../src/renderer/history.ts'
 import { activityWords } from '../../../src/renderer/words/activity.ts'
-import { settingTexts } from '../../../src/renderer/words/setting-texts.ts'
-import { settingWords } from '../../../src/renderer/words/settings.ts'
-import { startSettingTexts } from '../../../src/renderer/words/start-settings.ts'
+import { settingWords, toldOf } from '../../../src/renderer/words/settings.ts'
 
-const started = (name: StartSettingView['name'], facts: Partial<StartSettingView> = {}): StartSettingView => ({
-  ...{
-    name,
-    section: startRows[name].section,
-    value: '',
-    from: 'default',
-    flag: '--x=1',
-    line: '"x": 1',
-  },
-  ...facts,
-})
+const rows = Object.entries<SettingRow>(allRows).map(([name, row]) => ({ name, row }))
 
 test('each setting has a title of its own in words', () => {
-  const titles = [
-    ...settingNames.map((name) => settingWords.titleOf(name)),
-    ...startSettingNames.map((name) => settingWords.startTitle(started(name))),
-  ]
-  expect(new Set(titles).size).toBe(settingNames.length + startSettingNames.length)
-  for (const title of titles) expect(title).toMatch(/^[A-Z][A-Za-z -]{4,50}['A-Za-z -]*$/)
+  expect(new Set(rows.map(({ row }) => row.title)).size).toBe(rows.length)
+  for (const { row } of rows) expect(row.title).toMatch(/^[A-Z][A-Za-z -]{4,50}['A-Za-z -]*$/)
 })
 
 /** Of the small text on a row, in two lines at 400 px. */
 const mostHelp = 110
 
-test('each setting says in a short sentence what it does, and all else only once its row is opened', () => {
-  const texts = [
-    ...settingNames.map((name) => settingTexts[name]),
-    ...startSettingNames.map((name) => startSettingTexts[name]),
-  ]
-  for (const { help, more = 'Nothing.' } of texts) {
-    expect(help).toMatch(/^[A-Z\d/].*\.$/)
-    expect(more).toMatch(/^[A-Z\d/].*\.$/)
-    expect([help, help.length <= mostHelp]).toEqual([help, true])
-    expect(help).not.toMatch(/command line|takes effect/)
-  }
+test.each(rows)('$name says in a short sentence what it does, and all else only once its row is opened', ({ row }) => {
+  const { help, more = 'Nothing.' } = row
+  expect(help).toMatch(/^[A-Z\d/].*\.$/)
+  expect(more).toMatch(/^[A-Z\d/].*\.$/)
+  expect([help, help.length <= mostHelp]).toEqual([help, true])
 })
 
-test('a setting is found by its title, its help and its flag, each word of a search somewhere in them', () => {
-  const foundBy = (text: string) =>
-    settingNames.filter((name) =>
-      isFound(text, settingWords.searched({ name, value: null, from: 'default', help: '' })),
-    )
-  expect([
-    foundBy('downloads limit'),
-    foundBy('  NO limit '),
-    foundBy('--drain-timeout'),
-    foundBy('teapot'),
-    isFound('ports firewall', settingWords.searched(started('portRange'))),
-  ]).toEqual([['downloadBytesPerSecond'], ['downloadBytesPerSecond'], ['drainLimitMs'], [], true])
-})
+test.each(settingNames.map((name) => ({ name, row: editableRow(name) })))(
+  '$name: what a field asks for, and each value of a choice by what it means',
+  ({ name, row: { kind, schema, choices } }) => {
+    expect(settingWords.problem(name)).toMatch(/^It must be .+\.$/)
+    const values = kind === 'choice' && schema instanceof z.ZodEnum ? schema.options : undefined
+    expect(choices && Object.keys(choices)).toEqual(values)
+  },
+)
 
-describe('what a field asks for', () => {
-  test.each(settingNames.map((name) => ({ name, row: editableRow(name) })))(
-    '$name',
-    ({ name, row: { kind, schema } }) => {
-      const problem = settingWords.problem(name)
-      expect(problem).toMatch(/^It must be .*\.$/)
-      expect(problem).not.toContain('something else')
-      if (kind === 'choice' && schema instanceof z.ZodEnum) {
-        expect(Object.keys(settingTexts[name].choices ?? {})).toEqual(schema.options)
-      } else expect(settingTexts[name].choices).toBeUndefined()
-    },
-  )
-
-  test.each<[SettingName, string]>([
-    ['drainLimitMs', 'It must be a time from 0s to 1h, such as 30s, 2m or 1h30m.'],
-    ['memoryBudgetBytes', 'It must be a size from 1.0 MB to 100 TB (93132.3 GiB), as a number with its unit.'],
-    ['memoryFraction', 'It must be a fraction from 0 to 1, such as 0.75.'],
-    ['llamaServer', 'It must be an absolute path, which begins with /, of at most 1000 characters.'],
-  ])('%s: %s', (name, problem) => expect(settingWords.problem(name)).toBe(problem))
-})
+test.each<[SettingName, string]>([
+  ['drainLimitMs', 'It must be a duration such as 30s or 2m, from 0 to 1h.'],
+  ['memoryBudgetBytes', 'It must be a size such as 20Mi, from 1Mi to 100T.'],
+  ['memoryFraction', 'It must be a fraction such as 0.75, from 0 (automatic) to 1.'],
+  ['llamaServer', 'It must be an absolute path.'],
+  ['namespace', 'It must be the name of a namespace, of at most 63 characters.'],
+])('%s: %s', (name, problem) => expect(settingWords.problem(name)).toBe(problem))
 
 test.each<[SettingsPatch, string]>([
   [
@@ -115,30 +75,44 @@ test('a change of settings is told by what the window calls them, and found by t
 })
 
 test('a value that cannot be set here is said in the same words as one that can', () => {
-  const view = (name: SettingName, value: string | number | boolean | null) => ({
-    ...{ name, value, from: 'flag' as const, help: '' },
-  })
+  const told = (name: SettingName, value: string | number | null) =>
+    toldOf({ name, value, from: 'flag' }, 'shell', undefined).value
   expect([
-    settingWords.value(view('memoryBudgetBytes', 24 * 2 ** 30)),
-    settingWords.value(view('memoryCheckMode', 'warn')),
-    settingWords.value(view('drainLimitMs', 90_000)),
-    settingWords.value(view('caFile', null)),
+    told('memoryBudgetBytes', 24 * 2 ** 30),
+    told('memoryCheckMode', 'warn'),
+    told('drainLimitMs', 90_000),
+    told('caFile', null),
   ]).toEqual(['25.8 GB (24 GiB)', 'Let it start', '1m30s', 'not set'])
+})
+
+test('a page in a browser is told the line for a terminal where a setting takes a shell, and a flag wins over all', () => {
+  const told = (from: 'default' | 'flag', trust: 'page' | 'shell') => {
+    const { why = '', line } = toldOf({ name: 'kubeconfig', value: null, from }, trust, undefined)
+    return [why.split('.')[0], line]
+  }
+  expect([told('default', 'shell'), told('default', 'page'), told('flag', 'page')]).toEqual([
+    ['', undefined],
+    ['A page in a browser cannot change this', 'metal-agent settings set kubeconfig VALUE'],
+    ['The agent was started with this flag, which wins', undefined],
+  ])
 })
 
 test('a setting of the start says its value, and how another is stated', () => {
   const file = '/state/start-settings.json'
+  const told = (name: StartSettingName, facts: Partial<StartSettingView>, startFile?: string) => {
+    const { title, help, section } = startRows[name]
+    const view = { name, title, help, section, value: '', none: 'any', from: 'default', flag: '--x=1' } as const
+    const { value, why, line } = toldOf({ ...view, line: '"x": 1', ...facts }, 'shell', startFile)
+    return [value, why, line]
+  }
+  const why = 'The agent reads it only when it starts, so it cannot be changed here.'
   expect([
-    settingWords.startValue(started('portRange')),
-    settingWords.startValue(started('portRange', { value: '1-2' })),
-    settingWords.startWhy(started('portRange'), undefined),
-    settingWords.startWhy(started('portRange'), file),
-    settingWords.startWhy({ ...started('stateDir'), line: undefined }, file),
+    told('portRange', {}),
+    told('portRange', { value: '1-2' }, file),
+    told('stateDir', { line: undefined }, file),
   ]).toEqual([
-    'any free port',
-    '1-2',
-    'The agent reads it only when it starts, so it cannot be changed here. Start the agent with:',
-    `The agent reads it only when it starts, so it cannot be changed here. Add this line to ${file} and open the app again:`,
-    'The app sets it when it starts the agent, so it cannot be changed here.',
+    ['any', `${why} Start the agent with:`, '--x=1'],
+    ['1-2', `${why} Add this line to ${file} and open the app again:`, '"x": 1'],
+    ['any', 'The app sets it when it starts the agent, so it cannot be changed here.', undefined],
   ])
 })

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { agentSettings, startViews } from '../../../src/agent-core/settings/settings.ts'
-import { notInStartFile, startRows } from '../../../src/agent-core/settings/start-rows.ts'
+import { notInStartFile, startRows, type StartSettingName } from '../../../src/agent-core/settings/start-rows.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
-import { maxShownBytes, startSettingNames, startSettingView } from '../../../src/contract/settings.ts'
+import { maxShownBytes, startSettingView } from '../../../src/contract/settings.ts'
+import { startSettingNames } from '../../../src/agent-core/settings/start-rows.ts'
 
 const places = { modelStore: '/models', stateDir: '/state' }
 const started = (stated: object = {}) => agentSettings.parse({ ...places, ...stated })
@@ -38,7 +39,7 @@ describe('each setting that counts from the start', () => {
     }
     const stated = JSON.parse(`{${line}}`) as object
     expect(Object.keys(stated)).toEqual([name])
-    expect(started(stated)[name]).toEqual(byFlag(flag)[name])
+    expect(started(stated)[name as StartSettingName]).toEqual(byFlag(flag)[name as StartSettingName])
   })
 })
 

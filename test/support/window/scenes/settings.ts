@@ -1,4 +1,4 @@
-import { setElsewhere, withRuntimes, withSettings, withStartFile } from '../scene-agents.ts'
+import { withRuntimes, withSettings, withStartFile } from '../scene-agents.ts'
 import type { StatedScene } from './scene.ts'
 
 const shown = { agent: withSettings, view: 'settings', height: 980 } as const
@@ -36,9 +36,9 @@ export const settingsScenes = {
   },
   'settings-about': {
     says: [
-      'For all downloads together.',
+      'For all downloads together',
       'takes effect at once',
-      'a size from 0 B to 1.0 TB',
+      'a size such as 20Mi, from 0 to 1T',
       '--download-limit',
       'The agent reads it only when it starts',
       '"modelStore": "/models"',
@@ -54,7 +54,7 @@ export const settingsScenes = {
       'start-settings.json',
       'Add this line to',
       '"memoryPressureWarning": 0.25',
-      'A fraction of all memory: 0.2 is a fifth.',
+      'A fraction of all memory that is still available',
     ],
     ...shown,
     agent: withStartFile,
@@ -128,17 +128,10 @@ export const settingsScenes = {
     textScale: 2,
   },
   'settings-changed': {
-    says: ['It must be a time from 0s to 1h, such as 30s, 2m or 1h30m.', '1 value cannot be applied:'],
+    says: ['It must be a duration such as 30s or 2m, from 0 to 1h.', '1 value cannot be applied:'],
     ...shown,
     page: 'Runtimes',
     fill: { 'Time for requests to finish': 'soon' },
-  },
-  'settings-conflict': {
-    says: ['It was set to 1m elsewhere in the meantime', 'Take that', '1 change, not applied'],
-    ...shown,
-    page: 'Runtimes',
-    fill: { 'Time for requests to finish': '45s' },
-    then: setElsewhere,
   },
   'settings-memory': {
     says: ['40 % · 38.4 GB (35.8 GiB)', 'GPU limit 77.3 GB (72 GiB)', 'memory 96.0 GB (89.4 GiB)'],
