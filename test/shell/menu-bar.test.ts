@@ -11,14 +11,12 @@ import { connectToAgent } from '../../src/serve/client/agent-client.ts'
 import { hostAgent } from '../../src/serve/host-agent.ts'
 import { agentBesideApp } from '../support/agent-beside-app.ts'
 import { untilGone } from '../support/agent-world.ts'
-import { endlessAnswer } from '../support/endless-answer.ts'
 import { eventually } from '../support/eventually.ts'
 import { powerStandIns } from '../support/power/stand-ins.ts'
 import { isDrivenPacked, isOnElectron } from '../support/real-electron/find-electron.ts'
 import { Recorder } from '../support/running-agent.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
 import { lives, ShellApp, stateDirIn, type ShellAppOptions } from '../support/shell-app.ts'
-import { statedInterfaces } from '../support/stated-interfaces.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -131,14 +129,6 @@ describe('the icon and its menu', () => {
     }
     await using second = await start()
     expect(await second.ask({ do: 'question' })).toBeUndefined()
-  })
-
-  test('a model that crashes again and again is shown by shape and with its reason', async () => {
-    await using world = await servingWorld()
-    await using app = await startApp(world)
-    world.apply('tiny', { crashAtStart: { message: 'error: the weights are torn', exitCode: 3 } })
-    const { toolTip } = await app.icon('attention', 'tiny:')
-    expect(toolTip).toContain('1 in trouble')
   })
 
   test('Stop ends the server and says so in the cluster, Start brings it back', async () => {
@@ -291,86 +281,6 @@ describe('what is chosen in the menu', () => {
     expect(z.object({ context: z.string() }).parse(await app.json('settings.json')).context).toBe('prod-eu')
   })
 
-  test('an address is where pods are sent from then on, and the process stays', async ({ skip }) => {
-    skip(isOnElectron, 'on the stand-in alone: Node.js, which runs it, says which addresses the machine has')
-    await using world = await servingWorld()
-    const { hostIp: _, ...preferences } = world.preferences
-    await using app = await ShellApp.start({
-      kubeconfig: world.sim.kubeconfig(),
-      preferences,
-      env: { NODE_OPTIONS: statedInterfaces({ en0: '192.168.1.20', utun4: '100.64.0.10' }) },
-    })
-    const pid = await app.serve(world, 'tiny')
-    const untilSentTo = (address: string) =>
-      eventually(
-        () => {
-          const sent = [world.published('tiny'), inEndpoints(world)]
-          return sent.every((one) => one === address) && sent
-        },
-        { what: `${address} in EndpointSlice and Endpoints` },
-      )
-    const chosen = async () => {
-      const entry = (await app.menu()).find((one) => typeof one !== 'string' && one.label === 'Host address')
-      const entries = typeof entry === 'object' ? entry.entries : []
-      return entries.find((one) => typeof one === 'string' && one.startsWith('✓'))
-    }
-    const said = (line: string) => eventually(async () => (await chosen()) === line, { what: line })
-    const service = () => world.sim.get({ resource: 'services', name: 'tiny' })
-    await untilSentTo('192.168.1.20')
-    await said('✓ Automatic (192.168.1.20, en0)')
-    const before = service()
-    await app.choose('Host address', '100.64.0.10')
-    await untilSentTo('100.64.0.10')
-    await said('✓ 100.64.0.10   utun4')
-    expect([await app.serverOf('tiny'), service()]).toEqual([pid, before])
-  })
-
-  test('Evict takes the model out of memory, and Bring back loads it again', async () => {
-    await using world = await servingWorld()
-    await using app = await startApp(world)
-    const pid = await app.serve(world, 'tiny')
-    await app.choose('● tiny', 'Evict from memory')
-    await eventually(() => !lives(pid))
-    await eventually(() => world.published('tiny') === undefined, { what: 'the withdrawal' })
-    await eventually(() => app.choose('○ tiny', 'Bring back').then(() => true))
-    // The icon, which changes no faster than macOS draws it, may still be the one of before the eviction.
-    await eventually(() => world.published('tiny') !== undefined, { what: 'the publication' })
-    await app.icon('serving')
-    const next = await app.serverOf('tiny')
-    expect([next !== pid, lives(next), world.published('tiny'), world.isSuspended('tiny')]).toEqual([
-      true,
-      true,
-      '192.0.2.10',
-      false,
-    ])
-  })
-
-  test('Protect keeps the model from an eviction from then on, and Restart gives it another process', async () => {
-    await using world = await servingWorld()
-    await using app = await startApp(world)
-    const pid = await app.serve(world, 'tiny')
-    await app.choose('● tiny', 'Protect')
-    await eventually(async () => (await app.service('tiny')).memory?.isProtected, { what: 'the protection' })
-    await app.choose('● tiny', 'Restart')
-    await eventually(() => !lives(pid), { what: 'the end of the first process' })
-    await eventually(async () => (await app.service('tiny')).state === 'ready', { what: 'the next one' })
-    expect([(await app.serverOf('tiny')) === pid, JSON.stringify(await app.menu()).includes('Unprotect')]).toEqual([
-      false,
-      true,
-    ])
-  })
-
-  test('says in the menu what a server does just then', async () => {
-    await using world = await servingWorld()
-    await using app = await startApp(world)
-    world.apply('tiny', { tokenMs: 50 })
-    await app.icon('serving')
-    await using answer = await endlessAnswer((await app.service('tiny')).port ?? 0)
-    await answer.goesOn()
-    const label = async () => JSON.stringify(await app.menu())
-    await eventually(async () => (await label()).includes('1 request'), { what: 'the request in the menu' })
-  })
-
   test('Pause withdraws the model and keeps its process, Resume publishes it again; its URL and its log are at hand', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)
@@ -495,16 +405,6 @@ function kubeconfigOf(servers: Readonly<Record<string, string>>): string {
     contexts: names.map((name) => ({ name, context: { cluster: name, user: 'admin' } })),
   })
 }
-
-/** Where the Endpoints of the service `tiny` lead to. */
-function inEndpoints({ sim }: ServingWorld): string | undefined {
-  const found = endpointsShape.safeParse(sim.get({ resource: 'endpoints', name: 'tiny' }))
-  return found.data?.subsets[0]?.addresses[0]?.ip
-}
-
-const endpointsShape = z.object({
-  subsets: z.array(z.object({ addresses: z.array(z.object({ ip: z.string() })) })),
-})
 
 function startApp(world: ServingWorld): Promise<ShellApp> {
   return ShellApp.start({ kubeconfig: world.sim.kubeconfig(), preferences: world.preferences })

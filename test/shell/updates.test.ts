@@ -59,19 +59,6 @@ describe.concurrent('an update', () => {
     })
   })
 
-  test('is of the channel that is chosen: what was found in another is forgotten', async () => {
-    await using world = await updateWorld()
-    await world.publish({ version: '1.2.3' })
-    await using app = await world.start({ preferences: {} })
-    await app.icon('disconnected', 'kubeconfig')
-    await look(app)
-    await app.ask({
-      ...{ do: 'forge', channel: 'metalbar:prefer', origin: 'app://metalbar', frame: 'main' },
-      content: { updateChannel: 'beta' },
-    })
-    expect(await stateOf(app)).toMatchObject({ update: { step: 'unknown' } })
-  })
-
   test('takes the place of the app while its server goes on: the same process, no failed request, and the next start says so', async () => {
     await using world = await updateWorld()
     await using cluster = await servingWorld()

@@ -2,11 +2,10 @@ import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
-import { displays } from '../support/electron-stand-in/screen.ts'
 import { eventually } from '../support/eventually.ts'
 import { isOnElectron } from '../support/real-electron/find-electron.ts'
 import { missingBrowser, startShellBrowser } from '../support/shell-browser.ts'
-import { lives, ShellApp, type Look } from '../support/shell-app.ts'
+import { lives, ShellApp } from '../support/shell-app.ts'
 import { shellWorld } from '../support/shell-world.ts'
 import { skipWhen } from '../support/skip.ts'
 
@@ -83,29 +82,6 @@ test('one part after another at once shows the last one, and nothing went wrong'
   ])
 })
 
-test('the click that takes the focus from the window closes it and does not open it again', async () => {
-  await using browser = await startShellBrowser()
-  await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })
-  await app.icon('disconnected')
-  await app.ask({ do: 'clickIcon' })
-  // Shown when its page is painted.
-  await untilVisible(app)
-  await app.ask({ do: 'clickIcon' })
-  await eventually(async () => (await app.look()).windows[0]?.isVisible === false, { what: 'the window to be hidden' })
-})
-
-test('Command+W hides the window under the icon, and the app goes on without one', async () => {
-  await using browser = await startShellBrowser()
-  await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })
-  await app.icon('disconnected')
-  await app.ask({ do: 'clickIcon' })
-  await untilVisible(app)
-  expect(await app.ask({ do: 'keys', accelerator: 'Command+W' })).toBe(true)
-  await eventually(async () => (await app.look()).windows[0]?.isVisible === false)
-  await app.ask({ do: 'clickIcon' })
-  await untilVisible(app)
-})
-
 test('Esc hides the window under the icon, but first closes what is open in it', async () => {
   await using browser = await startShellBrowser()
   await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })
@@ -153,37 +129,6 @@ test('torn off it is a window like any other, which a click elsewhere and Esc le
     [[true, true]],
     [],
     false,
-  ])
-})
-
-test('torn off it stays within reach when its display is unplugged, and opened anew it is on one that is there', async ({
-  skip,
-}) => {
-  skip(isOnElectron, 'on the stand-in alone: nobody unplugs a display of Electron')
-  await using browser = await startShellBrowser()
-  await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })
-  await app.icon('disconnected')
-  await app.choose('This app', 'Open in its own window')
-  await untilVisible(app)
-  const { workArea } = displays.left
-  const isInside = ({ x, y, width, height }: Look['windows'][number]['bounds']) =>
-    x >= workArea.x &&
-    y >= workArea.y &&
-    x + width <= workArea.x + workArea.width &&
-    y + height <= workArea.y + workArea.height
-  const place = async () => (await app.look()).windows.map(({ bounds }) => bounds)
-  const before = (await place()).some(isInside)
-  // macOS moves the icon to that menu bar. One that nobody sees has a window opened three seconds after the start.
-  await app.ask({ do: 'moveIcon', bounds: { x: -500, y: displays.left.bounds.y, width: 24, height: 30 } })
-  await app.ask({ do: 'displays', displays: [displays.left] })
-  await eventually(async () => (await place()).every(isInside), { what: 'the window on the display that is left' })
-  const { windows, isInDock } = await app.look()
-  await app.ask({ do: 'keys', accelerator: 'Command+W' })
-  await eventually(async () => (await place()).length === 0)
-  await app.choose('This app', 'Open in its own window')
-  await untilVisible(app)
-  expect([before, windows.map(({ isVisible }) => isVisible), isInDock, (await place()).map(isInside)]).toEqual([
-    ...[false, [true], true, [true]],
   ])
 })
 

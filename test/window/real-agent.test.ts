@@ -2,7 +2,6 @@ import { execa } from 'execa'
 import type { Page } from 'playwright'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { HostedAgent } from '../../src/serve/host-agent.ts'
-import type { SettingsPatch } from '../../src/contract/settings.ts'
 import type { Answer } from '../../src/contract/queries.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
@@ -157,27 +156,6 @@ test('a page sets what it may, sees what takes a shell as a line to copy, and fi
     violations: [...onSettings, ...onActivity, ...(await violationsShown(page))],
     complaints,
   }).toEqual({ turnOn: process.platform === 'darwin' ? 1 : 0, drain: 7_000, violations: [], complaints: [] })
-})
-
-test('what is set on the command line is seen in the open settings, beside what a person is writing', async () => {
-  await page.getByRole('tab', { name: 'Settings' }).click()
-  // Both are found by it.
-  await page.getByRole('searchbox', { name: 'Search settings' }).fill('time')
-  const written = page.getByLabel('Time for requests to finish', { exact: true })
-  const untouched = page.getByLabel('Load timeout', { exact: true })
-  await written.fill('7s')
-  const set = (settings: SettingsPatch) =>
-    hosted.door.command({ requestId: crypto.randomUUID(), command: { name: 'updateSettings', settings } })
-  await set({ startupStallMs: 60_000 })
-  await eventually(async () => (await untouched.inputValue()) === '1m', {
-    timeoutMs: patienceMs,
-    what: 'the new value',
-  })
-  await set({ drainLimitMs: 9_000 })
-  await picture('settings-elsewhere')
-  expect({ kept: await written.inputValue(), violations: await violationsShown(page), complaints }).toEqual({
-    ...{ kept: '7s', violations: [], complaints: [] },
-  })
 })
 
 /** What a shell makes of a line that calls curl. */

@@ -1,14 +1,13 @@
 import type { Page } from 'playwright'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { Answer } from '../../src/contract/queries.ts'
-import { editableRow, spellingOf } from '../../src/contract/settings.ts'
 import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFileServer } from '../support/file-server.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
-import { lives, openRealWindow, patienceMs, violationsShown } from './real-window.ts'
+import { openRealWindow, patienceMs, violationsShown } from './real-window.ts'
 import { shownServices } from './shown-services.ts'
-import { tell, turnTo } from './setting-pages.ts'
+import { turnTo } from './setting-pages.ts'
 import { useBrowser } from './stage.ts'
 
 const browser = useBrowser()
@@ -31,32 +30,6 @@ beforeEach(async () => {
   ;({ hosted, page, complaints } = await openRealWindow({ browser: browser(), world, parts, interfaces }))
 })
 afterEach(() => parts.disposeAsync())
-
-test('Evict gives the memory back and ends the process, and Bring back serves it again', async () => {
-  const first = await served('tiny')
-  await press('Evict from memory')
-  await page.getByText('Bring back loads it again.').waitFor()
-  await eventually(() => !lives(first), { timeoutMs: patienceMs, what: `the end of process ${first}` })
-  await eventually(() => hosted.door.get().memory?.modelsBytes === 0, { timeoutMs: patienceMs, what: 'its memory' })
-  await eventually(() => world.published('tiny') === undefined, { timeoutMs: patienceMs, what: 'its withdrawal' })
-  const evicted = { cause: view().hold?.cause, isSuspended: world.isSuspended('tiny'), pid: view().pid }
-  await picture('evicted')
-  const violations = await violationsShown(page)
-  await press('Bring back')
-  await showsReady()
-  const { pid = first } = view()
-  expect({
-    evicted,
-    back: { isAnother: pid !== first, lives: lives(pid), address: world.published('tiny') },
-    hold: view().hold,
-    violations: [...violations, ...(await violationsShown(page))],
-    complaints,
-  }).toEqual({
-    evicted: { cause: 'evicted', isSuspended: false, pid: undefined },
-    back: { isAnother: true, lives: true, address: '192.168.1.20' },
-    ...{ hold: undefined, violations: [], complaints: [] },
-  })
-})
 
 test('the address that is chosen is the one that pods are sent to, and the process stays', async () => {
   const pid = await served('tiny')
@@ -155,25 +128,4 @@ test('Cancel ends the look at a model whose server does not go on', async () => 
   await press('Cancel')
   await eventually(() => file.openResponses === 0, { timeoutMs: patienceMs, what: 'the end of the request' })
   expect(complaints).toEqual([])
-})
-
-test('a page shows what takes a shell as the line to copy, each setting of its kind and the context', async () => {
-  await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
-  await page.getByRole('tab', { name: 'Settings' }).click()
-  await turnTo(page, 'Cluster')
-  await page.getByText('metal-agent context use NAME').waitFor()
-  const { settings } = (await hosted.door.query({ name: 'settings' })) as Answer<'settings'>
-  const ofShell = settings.filter(({ name, from }) => editableRow(name).trust === 'shell' && from !== 'flag')
-  const copied: string[] = []
-  for (const { name } of ofShell) {
-    const line = `metal-agent settings set ${spellingOf(name)} VALUE`
-    await page.getByRole('searchbox', { name: 'Search settings' }).fill(editableRow(name).flag)
-    await tell(page, editableRow(name).title)
-    await page.getByText(line, { exact: true }).waitFor()
-    await page.getByRole('button', { name: `Copy command for ${spellingOf(name)}` }).click()
-    if ((await page.evaluate(() => navigator.clipboard.readText())) === line) copied.push(name)
-  }
-  expect({ copied, isMany: ofShell.length > 2, complaints }).toEqual({
-    ...{ copied: ofShell.map(({ name }) => name), isMany: true, complaints: [] },
-  })
 })

@@ -43,11 +43,11 @@ export interface MenuActionOptions {
 /** What the menu does. None of it rejects but the last two: what does not work is said by the menu. */
 export function menuActions(options: MenuActionOptions): MenuActions {
   const { view, confirm } = options
-  /** Says what went wrong, where something did. */
+  /** Says what went wrong, where something did; what answers nothing was done. */
   const said =
-    <Given extends unknown[]>(work: (...given: Given) => Promise<CommandResult | undefined | void> | void) =>
+    <Given extends unknown[]>(work: (...given: Given) => unknown) =>
     (...given: Given) =>
-      answer(view, async () => (await work(...given)) ?? undefined)
+      answer(view, async () => (await work(...given)) as CommandResult | undefined)
   return {
     command: (command) => ask(options, command),
     measurePower: said(options.measurePower),

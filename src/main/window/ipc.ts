@@ -1,14 +1,7 @@
 import { BrowserWindow, ipcMain, type IpcMainInvokeEvent, type WebContents } from 'electron'
 import { z } from 'zod'
 import type { Logger } from '../../agent-core/observability/logger.ts'
-import {
-  type AppVerb,
-  type BridgeReply,
-  type Verb,
-  verbNames,
-  verbRow,
-  type VerbWork,
-} from '../../contract/app-bridge.ts'
+import { type AppVerb, type BridgeReply, verbNames, verbRow, type VerbWork } from '../../contract/app-bridge.ts'
 import { type AgentLink, LinkError } from '../../contract/client.ts'
 import type { DoctorFinding } from '../../contract/doctor.ts'
 import { appOrigin } from './app-scheme.ts'
