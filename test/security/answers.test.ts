@@ -4,14 +4,10 @@ import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, readdir, rm, stat, statfs, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { Bandwidth, DiskSpace } from '../../src/agent-core/models/download/limits.ts'
-import { download } from '../../src/agent-core/models/download/download.ts'
-import { createTransport } from '../../src/agent-core/models/download/transport.ts'
 import type { ModelRequest } from '../../src/agent-core/models/models.ts'
 import { startFakeHub } from '../support/fake-hub.ts'
 import type { Progress } from '../../src/contract/service.ts'
 import { safetensors } from '../support/mlx-writer.ts'
-import { silentLog } from '../support/silent-log.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from '../unit/models/world.ts'
 
 let world: World
@@ -51,39 +47,6 @@ test.each([
   const failed = await failure(world.models.ensure(request(server.url), staying()))
   expect(failed).toMatchObject({ reason: 'HttpRefused', message: expect.stringContaining(stated.range) as string })
   expect(performance.now() - before).toBeLessThan(15_000)
-})
-
-test('an answer that says no length and never ends is cut off at a bound', async () => {
-  await using server = await served((_, response) => {
-    response.writeHead(200)
-    response.write(content)
-    const more = (): void => {
-      while (response.write(Buffer.alloc(65_536))) if (response.destroyed) return
-    }
-    response.on('drain', more)
-    more()
-  })
-  await using transport = await createTransport({ env: {} })
-  const failed = await failure(
-    download(
-      { url: server.url, fileName: 'm.gguf' },
-      {
-        partialPath: join(world.folder, 'partial'),
-        signal: new AbortController().signal,
-        log: silentLog,
-        transport,
-        bandwidth: new Bandwidth(),
-        space: new DiskSpace(),
-        attempts: 1,
-        unknownLengthBytes: 3_000_000,
-      },
-    ),
-  )
-  expect(failed).toMatchObject({
-    reason: 'WrongLength',
-    message: expect.stringMatching(/does not report its length and was still sending/) as string,
-  })
-  await rm(join(world.folder, 'partial'), { force: true })
 })
 
 test('several downloads together leave the reserve alone', async () => {

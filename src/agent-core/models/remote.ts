@@ -4,7 +4,6 @@ import { type AskContext, requireFile } from './ask-source.ts'
 import { download, type DownloadedFile, type DownloadOptions, type FileRequest } from './download/download.ts'
 import { HostGuard, type Resolve } from './download/host-guard.ts'
 import { Bandwidth, DiskSpace } from './download/limits.ts'
-import { Login, withoutLogin } from './download/request.ts'
 import { isS3Login } from './download/s3.ts'
 import { createTransport, type Transport, type TransportOptions } from './download/transport.ts'
 import { ModelError } from './errors.ts'
@@ -192,16 +191,7 @@ export class Remote implements AsyncDisposable {
 
   /** The header of a GGUF file, without the rest of it. Throws GgufError, ModelError or the signal's reason. */
   async header(file: RemoteFile, signal: AbortSignal): Promise<GgufHeader> {
-    const transport = await this.transport()
-    const { fetch } = transport
-    const url = withoutLogin(file.url)
-    // S3 says in its answer why it gives nothing.
-    if (isS3Login(file.credentials))
-      await requireFile(file, { isFirst: false, format: undefined }, { transport, signal })
-    const headers = await new Login(file).signedHeadersFor(url, 'GET')
-    // Following a redirect to another origin, fetch drops `authorization` and would send the session token of S3 there.
-    const redirect = 'x-amz-security-token' in headers ? 'error' : 'follow'
-    return readGgufHeaderOverHttp(url.href, { fetch, signal, headers, redirect })
+    return readGgufHeaderOverHttp(file, { transport: await this.transport(), signal })
   }
 
   /** Brings one file here. Throws ModelError, or the signal's reason. */

@@ -1,5 +1,4 @@
 import { STATUS_CODES } from 'node:http'
-import { formatBytes } from '../../../contract/format.ts'
 import { causesOf, errorCode, errorCodes, ownFailure } from '../../util/error-code.ts'
 import { expectsGguf, isGguf, looksLikeHtml } from '../content-kind.ts'
 import { innermostMessage, ModelError } from '../errors.ts'
@@ -221,15 +220,9 @@ export function truncated(
   totalBytes: number | undefined,
   cause?: unknown,
 ): ModelError {
-  const extent = totalBytes === undefined ? `${doneBytes} bytes` : extentOf(doneBytes, totalBytes)
+  const extent = totalBytes === undefined ? `${doneBytes} bytes` : `${doneBytes} of ${totalBytes} bytes`
   const sentence = `The download of ${shown} ended after ${extent}: the agent tries again.`
   return ModelError.passing('Truncated', sentence, { cause })
-}
-
-/** Exact where it is little, and where rounding would hide that something is missing. */
-function extentOf(doneBytes: number, totalBytes: number): string {
-  const [done, total] = [formatBytes(doneBytes), formatBytes(totalBytes)]
-  return totalBytes < 1_000_000 || done === total ? `${doneBytes} of ${totalBytes} bytes` : `${done} of ${total}`
 }
 
 const unreachableBecause: Readonly<Record<string, string>> = {
@@ -273,7 +266,7 @@ function askedWaitMs(headers: Headers, now: number): number | undefined {
 
 /** The whole body of an answer. Throws what `tooLong` makes where it has more bytes than `maxBytes`. */
 export async function boundedBody(
-  body: ReadableStream<Uint8Array>,
+  body: AsyncIterable<Uint8Array>,
   maxBytes: number,
   tooLong: () => Error,
 ): Promise<Buffer<ArrayBuffer>> {

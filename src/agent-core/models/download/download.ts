@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import { dirname } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { formatBytes } from '../../../contract/format.ts'
 import type { Progress } from '../../../contract/service.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { jitteredMs } from '../../util/back-off.ts'
@@ -12,7 +11,7 @@ import { shownSource } from '../source.ts'
 import { storeError } from '../store/files.ts'
 import { contentLength, contentProblem, emptyAnswer, meaningOf, truncated, validator, type Meaning } from './answer.ts'
 import type { Bandwidth, DiskSpace } from './limits.ts'
-import { PartialFile, segmentBytes, type ByteRange, type Identity } from './partial-file.ts'
+import { PartialFile, type ByteRange, type Identity } from './partial-file.ts'
 import { ProgressReport } from './progress.ts'
 import { Body, discard, downloadStallMs, PaceGuard, send, type Answer, type Credentials } from './request.ts'
 import type { Transport } from './transport.ts'
@@ -51,8 +50,6 @@ export interface DownloadOptions {
   readonly space: DiskSpace
   /** At most, for one file; without it 4. A file of up to 64 MiB is fetched by one. */
   readonly connections?: number | undefined
-  /** For tests: the bound of an answer that does not say its length. */
-  readonly unknownLengthBytes?: number | undefined
   /** Longest silence of the server in ms; without it 60 s. */
   readonly stallMs?: number | undefined
   /** Failures in a row without progress after which it is given up; without it 6. */
@@ -80,8 +77,6 @@ const spaceBytes = 32 * 1024 * 1024
 /** Written at once by a connection. */
 const batchBytes = 256 * 1024
 const batchMs = 1000
-/** The most that is taken of an answer that does not say its length, and need never end. */
-const defaultUnknownLengthBytes = 256 * 1024 ** 3
 
 /** Fetching tens of gigabytes again helps only where a person has repaired something. */
 const quarantineMs = 60 * 60_000
@@ -418,11 +413,9 @@ class Attempt {
 
   /** Writes a body from `start` on, in batches. `end`: Infinity = unknown. Returns where the bytes ended. */
   async #store(body: Body, start: number, end: number): Promise<number> {
-    const { bandwidth, unknownLengthBytes = defaultUnknownLengthBytes } = this.#job.options
-    const { sizeBytes: wanted = Infinity } = this.#job.request
-    const isEndless = end === Infinity && wanted === Infinity
-    // One byte more than was announced tells that it is another file.
-    const limit = isEndless ? unknownLengthBytes : Math.min(end, wanted + 1)
+    const { bandwidth } = this.#job.options
+    // One byte more than was announced tells that it is another file. What never ends reaches the disk's reserve.
+    const limit = Math.min(end, (this.#job.request.sizeBytes ?? Infinity) + 1)
     // Copied at once, so that the memory of each chunk can be given back before the next is read.
     let batch = Buffer.allocUnsafeSlow(batchBytes)
     let spare = Buffer.allocUnsafeSlow(batchBytes)
@@ -462,7 +455,6 @@ class Attempt {
       release(batch)
       release(spare)
     }
-    if (isEndless && position >= limit) throw endless(this.#shown, limit)
     return position
   }
 
@@ -503,12 +495,6 @@ const wrongLength = (shown: string, wanted: number, found: number): ModelError =
   ModelError.untilRepairedThere(
     'WrongLength',
     `${shown} has ${found} bytes where ${wanted} were announced: check spec.source, or whether the file is being replaced there.`,
-  )
-
-const endless = (shown: string, bytes: number): ModelError =>
-  ModelError.untilRepairedThere(
-    'WrongLength',
-    `${shown} does not report its length and was still sending after ${formatBytes(bytes)}: give an address that reports the length of the file.`,
   )
 
 const replaced = (path: string): ModelError =>

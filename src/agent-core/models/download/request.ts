@@ -5,7 +5,7 @@ import { ModelError } from '../errors.ts'
 import { hubHosts } from '../hub/endpoint.ts'
 import type { HubToken } from '../hub/token.ts'
 import { shownSource } from '../source.ts'
-import { connectionError, truncated } from './answer.ts'
+import { boundedBody, connectionError, truncated } from './answer.ts'
 import type { ByteRange } from './partial-file.ts'
 import { isS3Login, type S3Login, s3Refusal, signature } from './s3.ts'
 import type { Transport } from './transport.ts'
@@ -141,7 +141,7 @@ export async function send(
     if (location === null) {
       const { statusCode: status, body } = answer
       if (status >= 300 && isS3Login(credentials)) {
-        const text = await startOfText(body, guard)
+        const text = await errorText(body, guard)
         signal.throwIfAborted()
         const problem = s3Refusal({ status, headers, text }, credentials, shown, Date.now())
         if (problem) throw problem
@@ -167,24 +167,14 @@ export async function send(
 /** An error of S3 takes less than a kilobyte. */
 const maxErrorBytes = 16 * 1024
 
-/** As much of a body as an error has; nothing of it is left then. */
-async function startOfText(body: Answer['body'], guard: PaceGuard): Promise<string> {
-  const pieces: Uint8Array[] = []
-  let bytes = 0
-  try {
-    guard.waiting()
-    for await (const piece of body as AsyncIterable<Uint8Array>) {
-      guard.received(piece.length)
-      pieces.push(piece)
-      bytes += piece.length
-      if (bytes > maxErrorBytes) break
-      guard.waiting()
-    }
-  } catch {
-    // The status says enough.
-  }
+/** Empty where it is longer than an error, or does not arrive: the status says enough. */
+async function errorText(body: Answer['body'], guard: PaceGuard): Promise<string> {
+  guard.waiting()
+  const bytes = await boundedBody(body as AsyncIterable<Uint8Array>, maxErrorBytes, () => new Error('too long')).catch(
+    () => '',
+  )
   guard.received(0)
-  return Buffer.concat(pieces).toString('utf8', 0, maxErrorBytes)
+  return bytes.toString()
 }
 
 /** Ends a body that is not read; its connection is closed with it. */

@@ -1,7 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { gzipSync } from 'node:zlib'
 
 /** A process that serves the file it is given in several ways, and says its port and, at `/sending`, what it has sent. */
 const file = process.argv[2] ?? ''
@@ -22,21 +21,14 @@ const ways: Record<string, (request: IncomingMessage, response: ServerResponse) 
     response.writeHead(200, { 'content-length': (await stat(file)).size })
     createReadStream(file).pipe(response)
   },
+  '/refused-ranges': (request, response) => {
+    if (request.headers.range !== undefined) response.writeHead(416).end()
+    else createReadStream(file).pipe(response)
+  },
   '/no-length': (_, response) => void createReadStream(file).pipe(response),
   '/cut': async (_, response) => void response.end((await readFile(file)).subarray(0, 3_000)),
-  '/gzip': async (_, response) => {
-    const packed = gzipSync(await readFile(file))
-    response.writeHead(200, { 'content-encoding': 'gzip', 'content-length': packed.length }).end(packed)
-  },
   '/html': (_, response) => void response.end('<!DOCTYPE html>\n<title>Log in</title>'),
-  '/forbidden': (_, response) => void response.writeHead(403).end('no'),
-  '/empty': (_, response) => void response.writeHead(416).end(),
-  '/other-part': (_, response) => void response.writeHead(206, { 'content-range': 'bytes 10-19/20' }).end('0123456789'),
   '/silent': (_, response) => void response.writeHead(200).write('GGUF'),
-  '/one-by-one': async (_, response) => {
-    for (const byte of (await readFile(file)).subarray(0, 40_000)) response.write(Buffer.from([byte]))
-    response.end()
-  },
 }
 
 const server = createServer((request, response) => {
