@@ -1,4 +1,3 @@
-import path from 'node:path'
 import { Command } from 'commander'
 import { z } from 'zod'
 import { hostPlatform } from '../agent-core/platform/host.ts'
@@ -13,14 +12,13 @@ export function runtimesCommand(context: VerbContext): Command {
   const list = agentVerb('list', 'list which runtimes are installed here, and whether they run', context).action(
     async (options: unknown) => {
       const { io, end } = context
-      const { json, stateDir } = listOptions.parse(options)
+      const { json } = listOptions.parse(options)
       const { startRows } = await import('../agent-core/settings/start-rows.ts')
       const code = await sayingLinkErrors(io, async () => {
         const asked = await ifAgentRuns(context, options, (agent) => agent.query({ name: 'runtimes' }))
         if (!asked) io.stderr.write(`${lookedHere}\n`)
         const ports = { ollamaPort: startRows.ollamaPort.default, omlxPort: startRows.omlxPort.default }
-        const here = { stateDir: path.resolve(io.cwd, stateDir), ...ports }
-        const views = asked?.runtimes ?? (await runtimesHere(io, here))
+        const views = asked?.runtimes ?? (await runtimesHere(io, ports))
         const all = views.map((view) => ({ ...view, state: runtimeState(view) }))
         io.stdout.write(json ? `${JSON.stringify({ runtimes: all }, null, 2)}\n` : renderRuntimes(all))
         return exitCodes.done
@@ -31,33 +29,31 @@ export function runtimesCommand(context: VerbContext): Command {
   return group('runtimes', 'show which runtimes are installed here, and install one', [list, installVerb(context)])
 }
 
-const listOptions = z.object({ json: z.boolean().default(false), stateDir: z.string() })
+const listOptions = z.object({ json: z.boolean().default(false) })
 
-function installVerb({ io, end, defaultStateDir }: VerbContext): Command {
+function installVerb({ io, end }: VerbContext): Command {
   return new Command('install')
     .description('install one with Homebrew, uv or pip, after showing you the command')
     .argument('<runtime>', 'its name, as metal-agent runtimes shows it')
     .option('--yes', 'do not ask for confirmation')
-    .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
     .action(async (name: string, given: unknown) => {
-      const { yes, stateDir } = installOptions.parse(given)
-      end(await installed(io, { name, yes, stateDir: path.resolve(io.cwd, stateDir) }))
+      const { yes } = installOptions.parse(given)
+      end(await installed(io, { name, yes }))
     })
 }
 
-const installOptions = z.object({ yes: z.boolean().default(false), stateDir: z.string() })
+const installOptions = z.object({ yes: z.boolean().default(false) })
 
 interface Wish {
   readonly name: string
   readonly yes: boolean
-  readonly stateDir: string
 }
 
 /** Shows the command, asks, runs it in this terminal, and says what is here then. Answers the exit code. */
-async function installed(io: CliIo, { name, yes, stateDir }: Wish): Promise<number> {
+async function installed(io: CliIo, { name, yes }: Wish): Promise<number> {
   const { installCommand } = await import('../agent-core/runtimes/install-command.ts')
   const { startRows } = await import('../agent-core/settings/start-rows.ts')
-  const settings = { stateDir, ollamaPort: startRows.ollamaPort.default, omlxPort: startRows.omlxPort.default }
+  const settings = { ollamaPort: startRows.ollamaPort.default, omlxPort: startRows.omlxPort.default }
   const look = async () => (await runtimesHere(io, settings)).find((one) => one.name === name)
   const before = await look()
   if (!before) {
@@ -97,7 +93,7 @@ async function isAgreed(io: CliIo): Promise<boolean> {
 const lookedHere =
   'No agent is running here: this is what this terminal finds with its PATH, without the settings of an agent.'
 
-type RuntimeSettings = Pick<AgentSettings, 'stateDir' | 'ollamaPort' | 'omlxPort'> & Partial<AgentSettings>
+type RuntimeSettings = Pick<AgentSettings, 'ollamaPort' | 'omlxPort'> & Partial<AgentSettings>
 
 /** What this terminal finds with these settings. */
 export async function runtimesHere(
@@ -106,7 +102,7 @@ export async function runtimesHere(
 ): Promise<readonly RuntimeView[]> {
   const { Dialects } = await import('../agent-core/runtimes/dialect.ts')
   const { findRuntime, InstalledRuntimes } = await import('../agent-core/runtimes/installed.ts')
-  const search = { stateDir: settings.stateDir, system: hostPlatform(platform).name, path: env['PATH'], settings }
+  const search = { system: hostPlatform(platform).name, path: env['PATH'], settings }
   const installed = new InstalledRuntimes({
     find: (runtime) => findRuntime(runtime, search),
     dialects: new Dialects(),

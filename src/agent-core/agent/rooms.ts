@@ -112,10 +112,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
   servers.onChange(startMetricsFeed(metrics))
   const dialects = new Dialects()
   const findProgram = (runtime: Runtime) =>
-    findRuntime(runtime, {
-      ...{ stateDir, system: platform.name, path: env['PATH'], settings: now() },
-      whyAbsent: (daemon) => daemons.whyAbsent(daemon),
-    })
+    findRuntime(runtime, { system: platform.name, path: env['PATH'], settings: now(), daemons })
   const llamaServer = () => findProgram(runtimes['llama-server'])
   const daemons = new StartedDaemons({
     ...{ platform, log, env, settings: now, stateDir, ...timings },

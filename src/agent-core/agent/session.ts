@@ -17,7 +17,7 @@ export function openSession(
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
-  const { identity, version, platform, log, settings: started, idleMinuteMs = 60_000, refreshEveryMs } = options
+  const { identity, version, platform, log, idleMinuteMs = 60_000, refreshEveryMs } = options
   const { models, servers, memory, unloadReasons, turns, narrator, apiKeys, relays } = rooms
   const { address, gateway, sleep, installed, dialects, machine, findProgram, link } = rooms
   const settings = rooms.settings.current
@@ -28,9 +28,6 @@ export function openSession(
       defaultRuntime: settings.runtime,
       installed: () => installed.found,
       unverified: () => installed.unverified,
-      // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
-      program: (runtime) => started[runtime.programSetting],
-      programNow: (runtime) => now()[runtime.programSetting],
       performanceCores: machine.performanceCores,
       policy: specPolicy(settings),
       port: (runtime) => portPolicy(settings, runtime),

@@ -251,7 +251,6 @@ export class ManagedService {
       chooseRuntime: (service, spec, model) =>
         launches.chooseRuntime(service, spec, model, {
           running,
-          served: this.#starts.digest,
           modelNamed: (name) => cluster.models.get(this.#namespace, name),
         }),
       fetched: this.#fetch.content,

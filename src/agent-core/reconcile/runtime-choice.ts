@@ -13,8 +13,8 @@ import { type ArgumentPolicy, judgeArguments } from '../runtimes/argument-policy
 import { judgeVariable, loadsCode } from '../runtimes/environment-policy.ts'
 import { lacksDraftWeights, saysSpeculation, speculationOf } from '../runtimes/llama-server.ts'
 import { parseModelSource } from '../models/source.ts'
-import { resolveRuntime, runtimeAnnotation, isBasedOn, servingDigest } from '../runtimes/resolution.ts'
-import type { ProcessRuntime, Runtime } from '../runtimes/runtime.ts'
+import { resolveRuntime, runtimeAnnotation, servingDigest } from '../runtimes/resolution.ts'
+import type { Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 
@@ -119,10 +119,6 @@ export interface RuntimeSettings {
   readonly installed?: () => readonly ServerRuntime[]
   /** What of that does not answer as it should, each with a sentence. */
   readonly unverified?: () => ReadonlyMap<ServerRuntime, string>
-  /** The program that was given for a runtime; where it really is gets looked up at every start. */
-  readonly program: (runtime: ProcessRuntime) => string | undefined
-  /** The program that a person has set by now; absent = the given one. */
-  readonly programNow?: (runtime: ProcessRuntime) => string | undefined
   readonly performanceCores: number | undefined
   readonly policy: SpecPolicy
 }
@@ -139,7 +135,7 @@ export const chooseRuntime =
     service: InferenceService,
     spec: InferenceServiceSpec,
     model: ModelSpec,
-    { running, served, modelNamed = () => undefined }: ChoiceFacts = {},
+    { running, modelNamed = () => undefined }: ChoiceFacts = {},
   ): RuntimeChoice => {
     const resolution = resolveRuntime({
       annotation: service.metadata.annotations[runtimeAnnotation],
@@ -156,19 +152,15 @@ export const chooseRuntime =
     const { performanceCores } = settings
     const choice = chooseDraft({ runtime: runtime.name, service, spec, model, modelNamed })
     const draft = choice.kind === 'chosen' ? choice.draft : undefined
-    const digestOf = (program: string | undefined): string =>
-      servingDigest({
-        executable: program ?? runtime.name,
-        // The source stands for the file: where it lies is our own business, as is each argument that only a start adds.
-        argv: (port) => runtime.argv({ spec, model, modelPath: '', port, performanceCores }),
-        // Includes variables that no server gets: a change of what a person allows must not restart a running server.
-        env: statedEnvironment(spec),
-        modelSource: servedIdentity(model, draft),
-      })
-    // An agent that was told by a flag which program to run leaves its servers to one that was told by its person.
-    const [given, now] = runtime.kind === 'process' ? [settings.program(runtime), settings.programNow?.(runtime)] : []
-    const byPerson = served === undefined || now === undefined || now === given ? undefined : digestOf(now)
-    const digest = byPerson !== undefined && isBasedOn(served ?? '', byPerson) ? byPerson : digestOf(given)
+    const digest = servingDigest({
+      // A program at another path counts from the next start.
+      runtime: runtime.name,
+      // The source stands for the file: where it lies is our own business, as is each argument that only a start adds.
+      argv: (port) => runtime.argv({ spec, model, modelPath: '', port, performanceCores }),
+      // Includes variables that no server gets: a change of what a person allows must not restart a running server.
+      env: statedEnvironment(spec),
+      modelSource: servedIdentity(model, draft),
+    })
     const refusal = specRefusal(spec, settings.policy, runtime)
     if (refusal !== undefined) return { ok: false, ...refusal, digest }
     if (choice.kind === 'refused') {
@@ -192,8 +184,6 @@ export const chooseRuntime =
 interface ChoiceFacts {
   /** The runtime of the service's own server. */
   readonly running?: ServerRuntime | undefined
-  /** The digest of that server. */
-  readonly served?: string | undefined
   /** Models of the service's namespace. */
   readonly modelNamed?: (name: string) => Model | undefined
 }

@@ -8,7 +8,6 @@ import { inferenceServiceSpec, modelSpec } from '../kube/resources.ts'
 import { DaemonError, type DaemonRuntimeName, type OwnDaemon } from '../servers/daemon.ts'
 import { daemonAt } from '../servers/daemons.ts'
 import { launchEnvironment } from '../servers/launch.ts'
-import { daemonHome } from '../servers/ledger.ts'
 import { loopback } from '../servers/listening.ts'
 import { type ServerRuntime, serverRuntimes } from '../servers/probe.ts'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
@@ -171,7 +170,6 @@ export class InstalledRuntimes {
 }
 
 interface RuntimeSearch {
-  readonly stateDir: string
   readonly system: 'darwin' | 'linux'
   /** The PATH variable. */
   readonly path: string | undefined
@@ -180,8 +178,16 @@ interface RuntimeSearch {
     Partial<Record<ProgramSetting, string | undefined> & Record<DaemonStartSetting, boolean>> &
       Record<DaemonRuntime['port'], number>
   >
-  /** Why a daemon that the agent starts does not answer; undefined where the agent does not start it. */
-  readonly whyAbsent?: (daemon: DaemonRuntimeName) => AbsentDaemon | undefined
+  /** Absent where no agent runs. */
+  readonly daemons?: OwnDaemons
+}
+
+/** The daemons that the agent starts. */
+export interface OwnDaemons {
+  /** Why one does not answer; undefined where the agent does not start it. */
+  readonly whyAbsent: (daemon: DaemonRuntimeName) => AbsentDaemon | undefined
+  /** Undefined where the agent does not start it. */
+  readonly own: (daemon: DaemonRuntimeName) => OwnDaemon | undefined
 }
 
 /** Why a daemon that this agent starts is not there: a sentence. */
@@ -192,16 +198,8 @@ export interface AbsentDaemon {
 }
 
 /** The program of a runtime, or the daemon that answers. Looked for at each call: an installation while the agent runs counts. */
-export function findRuntime(
-  runtime: Runtime,
-  { stateDir, system, path, settings, whyAbsent }: RuntimeSearch,
-): Promise<Found> {
-  if (runtime.kind === 'daemon') {
-    return findDaemon(runtime, settings[runtime.port], {
-      reason: whyAbsent?.(runtime.name),
-      own: ownDaemon(runtime, stateDir, settings),
-    })
-  }
+export function findRuntime(runtime: Runtime, { system, path, settings, daemons }: RuntimeSearch): Promise<Found> {
+  if (runtime.kind === 'daemon') return findDaemon(runtime, settings[runtime.port], daemons)
   const given = settings[runtime.programSetting]
   return findExecutable(runtime.program, { given, system, path })
 }
@@ -210,22 +208,11 @@ export function findRuntime(
 export const askDaemon = ({ name }: Pick<DaemonRuntime, 'name'>, port: number, own?: OwnDaemon): Promise<string> =>
   daemonAt(name, { host: loopback, port }, own).version(AbortSignal.timeout(usualLimitMs))
 
-/** Enough to ask it for its version. Undefined where a person does not have this agent start it. */
-export const ownDaemon = (
-  { name, start }: Pick<DaemonRuntime, 'name' | 'start'>,
-  stateDir: string,
-  settings: Readonly<Partial<Record<DaemonStartSetting, boolean>>>,
-): OwnDaemon | undefined =>
-  start && settings[start.setting.name] === true ? { home: daemonHome(stateDir, name), runs: () => false } : undefined
-
 /** Whether a daemon answers on this machine. Asked at each call, as it may be started and ended at any time. */
-export async function findDaemon(
-  runtime: DaemonRuntime,
-  port: number,
-  { reason, own }: { readonly reason?: AbsentDaemon | undefined; readonly own?: OwnDaemon | undefined } = {},
-): Promise<Found> {
+export async function findDaemon(runtime: DaemonRuntime, port: number, daemons?: OwnDaemons): Promise<Found> {
   const { product, portFlag, howToStart, mayRun, start } = runtime
   if (port === 0) return { kind: 'missing', message: `${product} is switched off here (${portFlag} 0).` }
+  const reason = daemons?.whyAbsent(runtime.name)
   if (reason?.isLeaving === true) return { kind: 'missing', message: reason.message }
   const absent = {
     kind: 'missing',
@@ -234,7 +221,7 @@ export async function findDaemon(
   } as const
   if (!reason && (await mayRun?.(port)) === false) return absent
   try {
-    const version = await askDaemon(runtime, port, own)
+    const version = await askDaemon(runtime, port, daemons?.own(runtime.name))
     return { kind: 'found', path: `http://${loopback}:${port}`, version }
   } catch (error) {
     if (!(error instanceof DaemonError)) throw error

@@ -67,37 +67,8 @@ function memoryLock(help: string, flags: ReadonlySet<string>): readonly string[]
   return []
 }
 
-/** The fields of `InferenceService.spec` that reach llama-server, named as in the CRD. */
-export interface LlamaServerSpec {
-  readonly contextSize?: number | undefined
-  readonly ropeScaling?:
-    | {
-        readonly type: string
-        readonly factor?: string | undefined
-        readonly originalContext?: number | undefined
-      }
-    | undefined
-  readonly parallelSlots?: number | undefined
-  readonly flashAttention?: boolean | undefined
-  readonly jinja?: boolean | undefined
-  readonly cacheTypeK?: string | undefined
-  readonly cacheTypeV?: string | undefined
-  readonly cacheTypeCustomK?: string | undefined
-  readonly cacheTypeCustomV?: string | undefined
-  readonly moeCPUOffload?: boolean | undefined
-  readonly moeCPULayers?: number | undefined
-  readonly noKvOffload?: boolean | undefined
-  readonly noWarmup?: boolean | undefined
-  readonly reasoningBudget?: number | undefined
-  readonly reasoningBudgetMessage?: string | undefined
-  readonly metadataOverrides?: readonly string[] | undefined
-  readonly tensorOverrides?: readonly string[] | undefined
-  readonly batchSize?: number | undefined
-  readonly uBatchSize?: number | undefined
-  readonly mode?: 'chat' | 'embedding' | 'rerank' | undefined
-  readonly speculativeDecoding?: InferenceServiceSpec['speculativeDecoding']
-  readonly extraArgs?: readonly string[] | undefined
-}
+/** The fields of `InferenceService.spec` that reach llama-server. */
+export type LlamaServerSpec = Partial<InferenceServiceSpec>
 
 export interface LlamaServerInput extends Pick<
   CommandInput,
@@ -176,7 +147,7 @@ export function llamaServerArgv(input: LlamaServerInput): string[] {
 }
 
 function ropeScaling(rope: LlamaServerSpec['ropeScaling']): string[] {
-  if (rope === undefined || rope.type === '') return []
+  if (rope === undefined) return []
   return [
     ...['--rope-scaling', rope.type],
     ...text('--rope-scale', rope.factor),

@@ -7,6 +7,7 @@ import { SpawnError } from '../servers/launch.ts'
 import { parseJson } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 import type { LocalCommand } from './argument-policy.ts'
+import type { ProcessRuntime } from './runtime.ts'
 
 /**
  * Why a folder must not be given to a runtime of MLX. Earlier builds of mlx-lm run the Python file that config.json names as `model_file`
@@ -49,6 +50,18 @@ export async function withRealFolder(
     throw new SpawnError(`The folder of the model, ${folder}, cannot be used: ${messageOf(error)}.`, { cause: error })
   }
 }
+
+/** What the runtimes for a folder of MLX have in common. */
+export const mlxRow = {
+  kind: 'process',
+  aliases: [],
+  formats: ['mlx', 'safetensors'],
+  fieldProblem: () => undefined,
+  modelProblem: folderProblem,
+  sleepsWhenIdle: () => false,
+  sizing: 'safetensors',
+  isBehindGateway: true,
+} as const satisfies Partial<ProcessRuntime>
 
 /** In the words of mlx-lm, mlx-swift-lm and MLX, which all of its runtimes are made of. */
 export const mlxCauses: readonly KnownCause[] = [

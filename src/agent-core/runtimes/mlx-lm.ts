@@ -3,7 +3,7 @@ import { mebibyte } from '../memory/estimate/items.ts'
 import { keptPrompts } from '../memory/estimate/mlx.ts'
 import { allowed, code, flagsIn, ours, refused, type FlagTable } from './llama-server-flags.ts'
 import type { Dialect } from './dialect.ts'
-import { folderProblem, mlxCauses, pythonCauses } from './mlx-folder.ts'
+import { mlxCauses, mlxRow, pythonCauses } from './mlx-folder.ts'
 import type { ProcessRuntime } from './runtime.ts'
 
 /** Every flag of mlx-lm 0.32.2. What is not listed is refused. */
@@ -54,10 +54,8 @@ const modelLink = 'model'
  * Hub, or fetch an image: it listens on loopback alone, and the gateway before it decides what a request may say.
  */
 export const mlxLmRuntime: ProcessRuntime = {
-  kind: 'process',
+  ...mlxRow,
   name: 'mlx-lm',
-  aliases: [],
-  formats: ['mlx', 'safetensors'],
   programSetting: 'mlxLm',
   program: {
     name: 'mlx_lm.server',
@@ -103,9 +101,4 @@ export const mlxLmRuntime: ProcessRuntime = {
     PYTHONUNBUFFERED: '1',
   },
   advice: { product: 'mlx-lm', formula: 'mlx-lm', causes: [...mlxCauses, ...pythonCauses] },
-  fieldProblem: () => undefined,
-  modelProblem: folderProblem,
-  sleepsWhenIdle: () => false,
-  sizing: 'safetensors',
-  isBehindGateway: true,
 }

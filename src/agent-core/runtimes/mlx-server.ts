@@ -1,7 +1,7 @@
 import { flagsIn, allowed, ours, refused, type FlagTable } from './llama-server-flags.ts'
 import type { KnownCause } from '../servers/crash-cause.ts'
 import type { Dialect } from './dialect.ts'
-import { folderProblem, mlxCauses, withRealFolder } from './mlx-folder.ts'
+import { mlxCauses, mlxRow, withRealFolder } from './mlx-folder.ts'
 import type { ProcessRuntime } from './runtime.ts'
 
 /** Every flag of mlx-server 0.1.0. What is not listed is refused. */
@@ -34,10 +34,8 @@ const causes: readonly KnownCause[] = [
  * text of messages alone, leaves pictures out, and does not look at the name of the model.
  */
 export const mlxServerRuntime: ProcessRuntime = {
-  kind: 'process',
+  ...mlxRow,
   name: 'mlx-server',
-  aliases: [],
-  formats: ['mlx', 'safetensors'],
   programSetting: 'mlxServer',
   program: {
     name: 'mlx-server',
@@ -65,9 +63,5 @@ export const mlxServerRuntime: ProcessRuntime = {
   localCommand: (argv, workingDirectory) => withRealFolder(argv, '--model', workingDirectory),
   environment: {},
   advice: { product: 'mlx-server', causes },
-  fieldProblem: () => undefined,
-  modelProblem: folderProblem,
-  sleepsWhenIdle: () => false,
-  sizing: 'safetensors',
   isBehindGateway: false,
 }

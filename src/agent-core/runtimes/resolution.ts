@@ -105,7 +105,7 @@ function chosen(
 const refused = (message: string): RuntimeResolution => ({ kind: 'refused', message })
 
 export interface ServingInput {
-  readonly executable: string
+  readonly runtime: ServerRuntime
   readonly argv: (port: number) => readonly string[]
   /** What the service adds to the environment. */
   readonly env: Readonly<Record<string, string>>
@@ -123,9 +123,9 @@ const anyPort = 0
  * SHA-256 (hex) over everything that reaches the process or its model, and nothing else: as long as it stays the same, no change
  * of the objects restarts the server.
  */
-export function servingDigest({ executable, argv, env, modelSource }: ServingInput): string {
+export function servingDigest({ runtime, argv, env, modelSource }: ServingInput): string {
   const variables = Object.entries(env).sort(([a], [b]) => (a < b ? -1 : 1))
   return createHash('sha256')
-    .update(JSON.stringify([executable, argv(anyPort), variables, modelSource]))
+    .update(JSON.stringify([runtime, argv(anyPort), variables, modelSource]))
     .digest('hex')
 }

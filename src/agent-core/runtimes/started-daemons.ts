@@ -11,7 +11,7 @@ import { hasCode } from '../util/files.ts'
 import { type Executable, findExecutable } from '../util/find-executable.ts'
 import { messageOf } from '../util/message-of.ts'
 import { steadyNow } from '../util/steady-clock.ts'
-import { type AbsentDaemon, askDaemon, ownDaemon } from './installed.ts'
+import { type AbsentDaemon, askDaemon, type OwnDaemons } from './installed.ts'
 import type { DaemonRuntime, DaemonStart } from './runtime.ts'
 import { runtimes } from './runtimes.ts'
 
@@ -43,7 +43,7 @@ const keyOf = (runtime: DaemonRuntimeName): string => `daemons/${runtime}`
  * The daemons that this agent starts itself where a person says so, each kept running like a server: noted before it is spawned, started
  * again after a crash with the same waits, taken over by the next agent. One that answers already is a person's, and left alone.
  */
-export class StartedDaemons {
+export class StartedDaemons implements OwnDaemons {
   readonly #options: StartedDaemonsOptions
   readonly #ledger: Ledger
   readonly #servers: Servers
@@ -108,16 +108,12 @@ export class StartedDaemons {
     return this.#keepers.get(runtime)?.runs === true
   }
 
-  /** Undefined where it is not this agent that starts it. One that was switched off and still runs has its own key until it has ended. */
+  /** One that was switched off and still runs has its own key until it has ended. */
   own(runtime: DaemonRuntimeName): OwnDaemon | undefined {
     const { settings, stateDir } = this.#options
     const { start } = runtimes[runtime]
     if (!start || (!settings()[start.setting.name] && !this.runs(runtime))) return undefined
-    return {
-      home: daemonHome(stateDir, runtime),
-      runs: () => this.runs(runtime),
-      output: this.#servers.outputOf(keyOf(runtime)),
-    }
+    return { home: daemonHome(stateDir, runtime), runs: () => this.runs(runtime) }
   }
 
   /** Sentences about those that are wanted and cannot be started. */
@@ -305,8 +301,7 @@ class Keeper {
   /** Where it is taken and there is no problem, a person's own answers. */
   async #lookAtPort(port: number): Promise<{ readonly isFree: boolean; readonly problem?: string }> {
     try {
-      const { stateDir, settings } = this.#options
-      await askDaemon(this.#runtime, port, ownDaemon(this.#runtime, stateDir, settings()))
+      await askDaemon(this.#runtime, port)
       return { isFree: false }
     } catch (error) {
       if (!(error instanceof DaemonError)) throw error

@@ -2,7 +2,7 @@ import type { KnownCause } from '../servers/crash-cause.ts'
 import type { Dialect } from './dialect.ts'
 import { contextSizeOf } from './llama-server.ts'
 import { allowed, flagsIn, ours, refused, type FlagTable } from './llama-server-flags.ts'
-import { folderProblem, mlxCauses, pythonCauses, withRealFolder } from './mlx-folder.ts'
+import { mlxCauses, mlxRow, pythonCauses, withRealFolder } from './mlx-folder.ts'
 import { slotsOf } from './mlx-lm.ts'
 import type { ProcessRuntime } from './runtime.ts'
 
@@ -44,10 +44,8 @@ const causes: readonly KnownCause[] = [
 
 /** TensorFold: one model per process, loaded before it listens, on loopback alone as LLMKube's agent has it. */
 export const tensorfoldRuntime: ProcessRuntime = {
-  kind: 'process',
+  ...mlxRow,
   name: 'tensorfold',
-  aliases: [],
-  formats: ['mlx', 'safetensors'],
   programSetting: 'tensorfold',
   program: {
     name: 'tensorfold',
@@ -85,9 +83,4 @@ export const tensorfoldRuntime: ProcessRuntime = {
     PYTHONUNBUFFERED: '1',
   },
   advice: { product: 'TensorFold', causes },
-  fieldProblem: () => undefined,
-  modelProblem: folderProblem,
-  sleepsWhenIdle: () => false,
-  sizing: 'safetensors',
-  isBehindGateway: true,
 }

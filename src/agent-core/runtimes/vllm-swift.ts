@@ -3,7 +3,7 @@ import type { KnownCause } from '../servers/crash-cause.ts'
 import type { Dialect } from './dialect.ts'
 import { contextSizeOf } from './llama-server.ts'
 import { allowed, code, ours, refused, type FlagTable } from './llama-server-flags.ts'
-import { folderProblem, mlxCauses, pythonCauses, withRealFolder } from './mlx-folder.ts'
+import { mlxCauses, mlxRow, pythonCauses, withRealFolder } from './mlx-folder.ts'
 import { slotsOf } from './mlx-lm.ts'
 import type { ProcessRuntime } from './runtime.ts'
 
@@ -121,10 +121,8 @@ const causes: readonly KnownCause[] = [
  * knows no key: it listens on loopback alone, and the gateway decides what a request may say.
  */
 export const vllmSwiftRuntime: ProcessRuntime = {
-  kind: 'process',
+  ...mlxRow,
   name: 'vllm-swift',
-  aliases: [],
-  formats: ['mlx', 'safetensors'],
   programSetting: 'vllmSwift',
   program: {
     name: 'vllm-swift',
@@ -161,9 +159,4 @@ export const vllmSwiftRuntime: ProcessRuntime = {
     PYTHONUNBUFFERED: '1',
   },
   advice: { product: 'vllm-swift', formula: 'vllm-swift', causes },
-  fieldProblem: () => undefined,
-  modelProblem: folderProblem,
-  sleepsWhenIdle: () => false,
-  sizing: 'safetensors',
-  isBehindGateway: true,
 }

@@ -8,7 +8,6 @@ import { defaultDrainLimitMs, defaultStopGraceMs, type DaemonLaunch, type Launch
 import { LedgerError } from './ledger.ts'
 import { loopback } from './listening.ts'
 import { OutputError } from './output.ts'
-import { follow } from './output-reader.ts'
 import { Poller } from './poller.ts'
 import { NoPortError } from './ports.ts'
 import type { Activity, ProbeAnswer, ServerRuntime } from './probe.ts'
@@ -52,8 +51,6 @@ export interface DaemonModelOptions extends Pick<
 
 /** A model that the daemon itself drops is withdrawn within this time and a question more. */
 const lookEveryMs = 5_000
-/** Nobody watches the log of a service line by line. */
-const copyEveryMs = 1_000
 /** While it leaves memory. */
 const hurriedLookMs = 250
 const looksPerUnload = 20
@@ -79,8 +76,6 @@ export class DaemonModel implements ServedModel {
   readonly #letGo = new AbortController()
   /** Aborted once it is to end, or has ended. */
   readonly #watching = new AbortController()
-  /** Aborted once nothing of it is left. */
-  readonly #copying = new AbortController()
   #state: ServerState
   #facts: ServerFacts
   #folder: RunFolder | undefined
@@ -155,7 +150,6 @@ export class DaemonModel implements ServedModel {
     this.#termination?.over()
     this.#letGo.abort()
     this.#watching.abort()
-    this.#copying.abort()
   }
 
   async stop({ graceMs, drainMs }: StopOptions = {}): Promise<StopReport> {
@@ -233,7 +227,6 @@ export class DaemonModel implements ServedModel {
       })
     } finally {
       this.#watching.abort()
-      this.#copying.abort()
       this.#poller?.[Symbol.dispose]()
       this.#over.resolve(undefined)
     }
@@ -242,7 +235,6 @@ export class DaemonModel implements ServedModel {
   async #follow(port: number): Promise<void> {
     using _ = this.#options.ports.keep(port, [])
     await this.#note(`A newly started agent adopts ${this.#engine.model} in ${this.#options.daemon.title}`)
-    void this.#copyOutput()
     await this.#serve()
   }
 
@@ -255,7 +247,7 @@ export class DaemonModel implements ServedModel {
     const { port } = reservation
     if (this.#isLetGo()) return
     await mkdir(folder.workingDirectory, { recursive: true, mode: 0o700 })
-    await this.#introduce()
+    await this.#note(`${this.#options.daemon.title} will serve ${this.#engine.model}`)
     await ledger.intend(folder, launch, { key, port, outputOffset: 0 })
     if (this.#isStopAsked()) {
       await this.#exited({ cause: 'stopped', message: 'The model was stopped.' })
@@ -265,31 +257,6 @@ export class DaemonModel implements ServedModel {
     this.#set({ kind: 'starting', since: now(), load: this.#load, port })
     await this.#hold(launch, port)
     await this.#serve()
-  }
-
-  async #introduce(): Promise<void> {
-    const { title, ownLog, output } = this.#options.daemon
-    const elsewhere = output
-      ? '; its output in the meantime is shown here after a |'
-      : ownLog && `; its own log is ${await ownLog()}`
-    await this.#note(`${title} will serve ${this.#engine.model}${elsewhere ?? ''}`)
-    void this.#copyOutput()
-  }
-
-  /** Only a daemon that was started here has output; people look for it in the log of the service. Never rejects. */
-  async #copyOutput(): Promise<void> {
-    const { output, daemon, log, key: service } = this.#options
-    const { signal } = this.#copying
-    if (!daemon.output || !this.#folder) return
-    const run = output.run(this.#folder)
-    try {
-      for await (const { lines, gap } of follow(daemon.output, { signal, everyMs: copyEveryMs })) {
-        const told = gap === undefined ? lines : [gap, ...lines]
-        if (told.length > 0) await run.note(told.map((line) => `| ${line}`).join('\n'))
-      }
-    } catch (error) {
-      log.warn('the output of a daemon is not in the log of its service', { service, error })
-    }
   }
 
   /** A line of the log of the service, which no process writes. */

@@ -1,5 +1,3 @@
-import type { ReadableOutput } from './output.ts'
-
 /** Programs of a person that hold several models, of which this agent starts no process. */
 export const daemonRuntimes = ['ollama', 'omlx'] as const
 export type DaemonRuntimeName = (typeof daemonRuntimes)[number]
@@ -16,8 +14,6 @@ export interface OwnDaemon {
   readonly home: string
   /** Whether it is the one that answers. */
   readonly runs: () => boolean
-  /** What it prints. */
-  readonly output?: ReadableOutput
 }
 
 /** What a daemon is asked to hold in memory. */
@@ -52,10 +48,6 @@ export interface HoldOptions {
 export interface Daemon {
   /** As people know it, with where it listens. */
   readonly title: string
-  /** Where it writes what it does, as the end of a sentence; absent where that is not known. */
-  readonly ownLog?: () => Promise<string>
-  /** What it prints, where it was started here. */
-  readonly output?: ReadableOutput | undefined
   readonly version: (signal: AbortSignal) => Promise<string>
   /** With each of its requests, as a Bearer token; undefined where it is not known to ask for one. As of the last question. */
   readonly apiKey?: string | undefined

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { access, link, rm, stat } from 'node:fs/promises'
+import { link, rm, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
@@ -10,9 +10,8 @@ import { formatBytes } from '../../contract/format.ts'
 import { errorCode } from '../util/error-code.ts'
 import { maxOllamaTextBytes, ollamaTexts } from '../models/source.ts'
 import { parseJson, readIfThere } from '../util/files.ts'
-import type { Daemon, DaemonAddress, DaemonContent, HoldOptions, OwnDaemon } from './daemon.ts'
+import type { Daemon, DaemonAddress, DaemonContent, HoldOptions } from './daemon.ts'
 import { answerWithinMs, asSentence, DaemonHttp, maxSaidBytes, type Answer } from './daemon-http.ts'
-import type { ReadableOutput } from './output.ts'
 
 const versionAnswer = z.object({ version: z.string().min(1).max(100) })
 const tagsAnswer = z.object({
@@ -51,28 +50,13 @@ const unloadNow = 0
 /** The models of an Ollama that runs: its own settings, and what it had before, stay as they are. */
 export class Ollama implements Daemon {
   readonly #http: DaemonHttp
-  readonly #own: OwnDaemon | undefined
 
-  constructor(address: DaemonAddress, own?: OwnDaemon) {
+  constructor(address: DaemonAddress) {
     this.#http = new DaemonHttp({ address, product: 'Ollama', flag: '--ollama-port', wordsOf })
-    this.#own = own
   }
 
   get title(): string {
     return this.#http.title
-  }
-
-  get output(): ReadableOutput | undefined {
-    return this.#own?.runs() === true ? this.#own.output : undefined
-  }
-
-  async ownLog(): Promise<string> {
-    const ofApp = join(homedir(), '.ollama', 'logs', 'server.log')
-    const hasOne = await access(ofApp).then(
-      () => true,
-      () => false,
-    )
-    return hasOne ? `in ${ofApp}` : 'where it was started, or in "journalctl -u ollama" if it is a Linux service'
   }
 
   async version(signal: AbortSignal): Promise<string> {

@@ -3,12 +3,10 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs
 import { mkdir, rm, stat, symlink } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
-import { isDeepStrictEqual } from 'node:util'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import { errorCode } from '../util/error-code.ts'
 import { hasCode, parseJson } from '../util/files.ts'
-import type { ReadableOutput } from './output.ts'
 import { pause } from '../util/pause.ts'
 import type { Daemon, DaemonAddress, DaemonContent, HoldOptions, InMemory, OwnDaemon } from './daemon.ts'
 import { answerWithinMs, DaemonHttp, type Answer, type Question } from './daemon-http.ts'
@@ -53,16 +51,6 @@ const errorAnswer = z.union([
 ])
 const wordsOf = (answer: unknown): string | undefined => errorAnswer.safeParse(answer).data
 
-/** Where it says that its key is, undefined while it has none. */
-interface Key {
-  readonly file: string
-  readonly key: string | undefined
-}
-
-/** A new key counts in oMLX before its file has it, and while the file is being written it has none. */
-const keySavedWithinMs = 1_000
-const keyLookMs = 20
-
 /** It loads that model for somebody else. */
 const loadAgainMs = 1_000
 
@@ -75,8 +63,6 @@ export class Omlx implements Daemon {
   readonly #http: DaemonHttp
   readonly #admin: string
   readonly #own: OwnDaemon | undefined
-  /** Where its key may be; the one that was right last comes first. */
-  #settingsFiles: readonly string[]
   #apiKey: string | undefined
   /** The key is shown to nobody else. */
   #isOmlx = false
@@ -88,16 +74,11 @@ export class Omlx implements Daemon {
     this.title = this.#http.title
     this.#admin = `http://${address.host}:${address.port}/admin`
     this.#own = own
-    this.#settingsFiles = [...(own ? [own.home] : []), omlxBasePath()].map(settingsIn)
-    this.#apiKey = this.#keys()[0]?.key
+    this.#apiKey = apiKeyIn(this.#settingsFile)
   }
 
   get apiKey(): string | undefined {
     return this.#apiKey
-  }
-
-  get output(): ReadableOutput | undefined {
-    return this.#isOurs ? this.#own?.output : undefined
   }
 
   /** The one that answers was started here. */
@@ -166,7 +147,7 @@ export class Omlx implements Daemon {
   async #modelIn(folder: string, signal: AbortSignal): Promise<Listed> {
     const found = await this.#found(folder, await this.#models(signal))
     if (found) return found
-    if (this.#own?.runs() === true) {
+    if (this.#own && this.#isOurs) {
       await linkInto(modelsIn(this.#own.home), folder)
       await this.#reload(signal)
       const linked = await this.#found(folder, await this.#models(signal))
@@ -219,46 +200,26 @@ export class Omlx implements Daemon {
 
   /** With the key, as it is now. */
   async #ask(question: Question): Promise<Answer> {
-    const { signal } = question
-    if (!this.#isOmlx) await this.#requireOmlx(signal)
-    let saved: AbortSignal | undefined
-    let keys: readonly Key[] | undefined = this.#keys()
-    while (keys) {
-      for (const { file, key } of keys) {
-        const answer = await this.#http.ask({ ...question, headers: { ...question.headers, ...bearer(key) } })
-        if (answer.status === 401) continue
-        this.#apiKey = key
-        this.#settingsFiles = [file, ...this.#settingsFiles.filter((one) => one !== file)]
-        return answer
-      }
-      saved ??= AbortSignal.any([signal, AbortSignal.timeout(keySavedWithinMs)])
-      keys = await this.#changedKeys(keys, saved)
+    if (!this.#isOmlx) await this.#requireOmlx(question.signal)
+    const file = this.#settingsFile
+    const key = apiKeyIn(file)
+    const answer = await this.#http.ask({ ...question, headers: { ...question.headers, ...bearer(key) } })
+    if (answer.status !== 401) {
+      this.#apiKey = key
+      return answer
     }
-    const theirs = settingsIn(omlxBasePath())
     const problem =
-      apiKeyIn(theirs) === undefined
-        ? `it asks for an API key, but ${theirs} has none (auth.api_key)`
-        : `it rejects the API key in ${theirs} (auth.api_key)`
+      key === undefined
+        ? `it asks for an API key, but ${file} has none (auth.api_key)`
+        : `it rejects the API key in ${file} (auth.api_key)`
     throw this.#http.failed(
       `${problem}: set its key at ${this.#admin}, which writes it there, or start this agent with OMLX_BASE_PATH as the folder of its settings.json.`,
     )
   }
 
-  /** Once they are others than these; undefined where the signal ended the wait. */
-  async #changedKeys(before: readonly Key[], signal: AbortSignal): Promise<readonly Key[] | undefined> {
-    for (;;) {
-      const keys = this.#keys()
-      if (!isDeepStrictEqual(keys, before)) return keys
-      if (!(await pause(keyLookMs, signal))) return undefined
-    }
-  }
-
-  /** As they are now; the file of an oMLX that was never started here has none. */
-  #keys(): Key[] {
-    const own = this.#own && settingsIn(this.#own.home)
-    return this.#settingsFiles
-      .map((file) => ({ file, key: apiKeyIn(file) }))
-      .filter(({ file, key }) => file !== own || key !== undefined)
+  /** Where it keeps its key. */
+  get #settingsFile(): string {
+    return settingsIn(this.#own && this.#isOurs ? this.#own.home : omlxBasePath())
   }
 
   /** It reads its folders again, and forgets what it could not load; only of one that was started here. */

@@ -117,7 +117,7 @@ test.each<[string, object, object, DraftChoice['kind'], RegExp]>([
 const decide = (speculativeDecoding: object, found: object = small, files: readonly string[] = model.files) => {
   const asked = service(speculativeDecoding)
   return chooseRuntime({
-    ...{ defaultRuntime: undefined, program: () => '/llama-server', performanceCores: undefined },
+    ...{ defaultRuntime: undefined, performanceCores: undefined },
     policy: { allowsUnsafe: false, modelRoots: [], allowedEnv: [] },
   })(
     asked,
@@ -146,13 +146,6 @@ test('another draft, another content of it or another number is another server; 
   expect(new Set(digests).size).toBe(digests.length)
   expect(digestOf({ type: 'draft', draftModelRef: 'namesake' })).toBe(digests[1])
   expect(decide({ type: 'draft', draftModelRef: 'small' })).toMatchObject({ draft: { model: 'small' } })
-})
-
-test('the digest of a service without a draft is that of the builds before, so that an update restarts none', () => {
-  expect([digestOf({ type: 'none' }), digestOf({ type: 'ngram-mod', nDraftMax: 4 })]).toEqual([
-    'fbf5f5f648473654a7fd8ba980986a0a0fd59786e259166eadccb575e0d41c85',
-    'dbcdc50dbda3c8dcaeb6229bd5d764c3bf082bda171ed510bde56645fac36f2a',
-  ])
 })
 
 test('a draft is part of what is fetched', () => {

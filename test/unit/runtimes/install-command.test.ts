@@ -54,7 +54,7 @@ test('without it uv installs what the Python package index has, or else pip, wit
 
 async function install(at: Awaited<ReturnType<typeof machine>>, words: readonly string[], answer?: string) {
   const said = { stdout: '', stderr: '' }
-  const code = await main(['runtimes', 'install', ...words, '--state-dir', path.join(at.folder.dir, 'state')], {
+  const code = await main(['runtimes', 'install', ...words], {
     stdout: { write: (text: string) => (said.stdout += text) },
     stderr: { write: (text: string) => (said.stderr += text) },
     ...(answer !== undefined && { ask: () => Promise.resolve(answer) }),

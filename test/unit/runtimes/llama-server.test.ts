@@ -48,7 +48,7 @@ test('every file is named below a link to its folder in the working directory', 
 test('a spec with every field gives the Go agent’s arguments in its order', () => {
   const spec = {
     contextSize: 32_768,
-    ropeScaling: { type: 'yarn', factor: '4.0', originalContext: 8192 },
+    ropeScaling: { type: 'yarn' as const, factor: '4.0', originalContext: 8192 },
     parallelSlots: 4,
     flashAttention: true,
     jinja: true,

@@ -134,8 +134,7 @@ test.each<[string, RuntimeInput, unknown]>([
 })
 
 interface Change {
-  readonly spec?: LlamaServerSpec & { replicas?: number; priority?: string }
-  readonly executable?: string
+  readonly spec?: LlamaServerSpec
   readonly env?: Record<string, string>
   readonly modelSource?: string
   readonly modelPath?: string
@@ -143,12 +142,16 @@ interface Change {
 
 const digest = ({
   spec = {},
-  executable = '/bin/llama-server',
   env = { A: '1', B: '2' },
   modelSource = 'https://example.test/m.gguf',
   modelPath = '/store/m/m.gguf',
 }: Change = {}) =>
-  servingDigest({ executable, argv: (port) => llamaServerArgv({ spec, modelPath, port }), env, modelSource })
+  servingDigest({
+    runtime: 'llama-server',
+    argv: (port) => llamaServerArgv({ spec, modelPath, port }),
+    env,
+    modelSource,
+  })
 
 test.each<[string, Change]>([
   ['replicas 1 → 2', { spec: { replicas: 2 } }],
@@ -164,7 +167,6 @@ test.each<[string, Change]>([
   ['rope scaling', { spec: { ropeScaling: { type: 'yarn' } } }],
   ['an extra argument', { spec: { extraArgs: ['--seed', '1'] } }],
   ['arguments that only differ in where they are split', { spec: { extraArgs: ['--seed 1'] } }],
-  ['another executable', { executable: '/usr/local/bin/llama-server' }],
   ['a variable', { env: { A: '1' } }],
   ['another source of the model', { modelSource: 'https://example.test/other.gguf' }],
   ['another file', { modelPath: '/store/m/other.gguf' }],
@@ -202,7 +204,7 @@ test('a service is told what is wrong with the only runtime that is there for it
     spec: {},
   })
   const choose = chooseRuntime({
-    ...{ defaultRuntime: undefined, program: () => undefined, performanceCores: undefined },
+    ...{ defaultRuntime: undefined, performanceCores: undefined },
     ...{ installed: () => ['mlx-lm'], unverified: () => unverified },
     policy: { allowsUnsafe: false, modelRoots: [], allowedEnv: [] },
   })
@@ -215,47 +217,20 @@ test('a service is told what is wrong with the only runtime that is there for it
   ])
 })
 
-test('a server keeps its digest where the flag that named its program goes, and a person has set the same program', () => {
-  const service = parseInferenceService({
-    metadata: { name: 'a', namespace: 'ns', uid: 'a', resourceVersion: '1' },
-    spec: {},
-  })
-  const model = modelSpec.parse({ source: 'https://example.test/m.gguf' })
-  const digestOf = (given: string | undefined, byPerson: string | undefined, served?: string) => {
-    const choose = chooseRuntime({
-      ...{ defaultRuntime: undefined, program: () => given, programNow: () => byPerson, performanceCores: undefined },
-      policy: { allowsUnsafe: false, modelRoots: [], allowedEnv: [] },
-    })
-    const choice = choose(service, service.spec.value, model, { served })
-    return choice.ok ? choice.digest : undefined
-  }
-  const byFlag = digestOf('/opt/llama-server', '/opt/llama-server')
-  const byNobody = digestOf(undefined, undefined)
-  expect(byFlag).not.toBe(byNobody)
-  expect([
-    digestOf(undefined, '/opt/llama-server', `${byFlag}+2e1e`),
-    digestOf(undefined, '/opt/other', `${byFlag}+2e1e`),
-    // A path that a person sets restarts none.
-    digestOf(undefined, '/opt/llama-server', `${byNobody}+2e1e`),
-    digestOf(undefined, '/opt/llama-server'),
-  ]).toEqual([byFlag, byNobody, byNobody, byNobody])
-})
-
 // Where one changes, an update restarts the servers of everybody: what is
 // added to a command line is left out of the digest instead.
 test.each<[string, object, string]>([
-  ['that says nothing', {}, '4393d79674835ad2bda70a53c3a2762fe5e6d8c09bee3362b7deff47cb252aa2'],
-  ['with every field', everyField, '492953d7f1ffbaf3b6d656a17207f9062e16c21b5b9f6f9753d256404a3102e4'],
+  ['that says nothing', {}, 'ddec590bdee4092ce1dfdd299a97e39623b1ff7939c63b917bdc8af578937ce1'],
+  ['with every field', everyField, '08f1db1401ae82133d51e6a5eb77ae7e515385f04d682d1d02dd323b7d6e75a0'],
   [
     'with arguments of its own',
     { mode: 'embedding', extraArgs },
-    '8547348daf88c087ea388b910349ee5a82eb74cc001a40e81a1c3b9db2792f2b',
+    'e35dc1b52cc017f7bba8a213d1e3af68c1935120fc04fe98b5ea494340a20d12',
   ],
 ])('a spec %s has the digest that the ledger of a running server names', (_, spec, recorded) => {
   const policy = { allowsUnsafe: true, modelRoots: [], allowedEnv: [] }
   const choose = chooseRuntime({
     defaultRuntime: undefined,
-    program: () => '/opt/llama-server',
     performanceCores: 8,
     policy,
   })

@@ -184,16 +184,6 @@ test('a model that it could not list at first is linked once', async () => {
   expect(await readdir(join(home, 'models'))).toEqual(['apples'])
 })
 
-test('what it prints is in the log of each service that it has in memory, also for the next agent', async () => {
-  await using there = await machine()
-  const { room } = there
-  await there.answering()
-  room.servers.start('a/b', await there.launch(await there.model('apples')))
-  await room.reached('ready')
-  await eventually(async () => (await there.logOf()).includes('| Loaded model: apples'))
-  expect(await there.logOf()).toMatch(/ will serve apples; its output in the meantime is shown here after a \|\n/)
-})
-
 test('one that was switched off while no agent ran is asked with its own key by the next one, which unloads its models and ends it', async () => {
   await using there = await machine()
   const { room, daemons } = there

@@ -1,4 +1,3 @@
-import { writeFileSync } from 'node:fs'
 import { mkdir, rename, symlink, writeFile } from 'node:fs/promises'
 import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
@@ -264,35 +263,6 @@ describe('what answers where oMLX should', () => {
       response.writeHead(status).end(text)
     }
   }
-
-  test('and has a new key before its settings have it, which are empty while they are written, keeps its model', async () => {
-    await using home = await temporaryFolder()
-    vi.stubEnv('OMLX_BASE_PATH', home.dir)
-    const file = join(home.dir, 'settings.json')
-    const withKey = (key: string) => JSON.stringify({ auth: { api_key: key } })
-    await writeFile(file, withKey('first-secret'))
-    let key = 'first-secret'
-    /** What the file has after each refusal. */
-    const saved = ['', withKey('second-secret')]
-    const model = { id: 'apples', model_path: apples, loaded: true }
-    const answer = answering({ '/v1/models/status': { said: { models: [model] } } })
-    const port = await stranger((request, response) => {
-      if (request.url === '/health' || request.headers.authorization === `Bearer ${key}`) {
-        answer(request, response)
-        return
-      }
-      const next = saved.shift()
-      if (next !== undefined) writeFileSync(file, next)
-      json({ detail: 'Invalid API key' }, 401)(request, response)
-    })
-    await using room = await ServerRoom.create(hurried)
-    room.servers.start('a/b', await launchAt(port))
-    await room.reached('ready')
-    key = 'second-secret'
-    await eventually(() => room.servers.apiKeyOf('a/b') === 'second-secret')
-    expect(room.kinds()).not.toContain('exited')
-    expect(room.servers.get('a/b')).toMatchObject({ kind: 'ready', healthy: true })
-  })
 
   test.each([
     [

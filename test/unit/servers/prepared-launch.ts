@@ -32,7 +32,7 @@ export async function prepareLaunch(
 ) {
   const launches = new ServerLaunches({
     settings: {
-      ...{ defaultRuntime: undefined, program: () => executable, performanceCores: undefined },
+      ...{ defaultRuntime: undefined, performanceCores: undefined },
       policy: { allowsUnsafe: false, allowedEnv: [sampleVariable], modelRoots: [] },
       ...{ port: () => ({ kind: 'ephemeral' as const }), host: () => '127.0.0.1' },
       ...{ daemonPort: () => daemonPort, owner: 'test' },
