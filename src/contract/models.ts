@@ -4,11 +4,11 @@ import { progress } from './service.ts'
 const timestamp = z.iso.datetime()
 const bytes = z.number().nonnegative()
 
-/** `partial`: being downloaded, or left by a download that was cut short. `quarantined`: of wrong content, and never served. */
-export const storedModelStates = ['complete', 'partial', 'quarantined'] as const
+/** `partial`: being downloaded, or left by a download that was cut short. */
+export const storedModelStates = ['complete', 'partial'] as const
 
 export const storedModel = z.object({
-  /** The Model's name; empty for a quarantined file. */
+  /** The Model's name; empty where a partial download does not say it. */
   name: z.string(),
   /** Without credentials and query; empty where it is not known. */
   source: z.string(),

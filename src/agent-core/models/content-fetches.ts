@@ -1,12 +1,10 @@
 import { createHash } from 'node:crypto'
 import { rename, rm, stat } from 'node:fs/promises'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import type { Progress } from '../../contract/service.ts'
-import { messageOf } from '../util/message-of.ts'
 import { firstBytes } from './content-kind.ts'
 import type { DownloadedFile, FileRequest } from './download/download.ts'
 import type { DiskSpace } from './download/limits.ts'
-import { wrongSuffix } from './download/partial-file.ts'
 import type { Remote } from './remote.ts'
 import { SharedWork, type Waiters } from './shared-work.ts'
 import { shownSource } from './source.ts'
@@ -22,7 +20,7 @@ export interface Content extends DownloadedFile {
 }
 
 export interface ContentFetchesOptions {
-  readonly inventory: Pick<Inventory, 'partialsFolder' | 'quarantine'>
+  readonly inventory: Pick<Inventory, 'partialsFolder'>
   readonly remote: { readonly download: Remote['download']; readonly space: Pick<DiskSpace, 'withRoom'> }
 }
 
@@ -120,8 +118,6 @@ export class ContentFetches {
       await writeNote(path, { ...note, complete: file })
       return { path, isElsewhere: false, file }
     } catch (error) {
-      const wrong = `${path}${wrongSuffix}`
-      if ((await sizeOf(wrong)) > 0) await inventory.quarantine(wrong, messageOf(error), basename(request.fileName))
       if ((await sizeOf(path)) === 0) await rm(`${path}${noteSuffix}`, { force: true })
       throw error
     }

@@ -228,7 +228,7 @@ async function withoutNeedlessLogin(
   { format }: RemoteRequest,
   context: AskContext,
 ): Promise<RemoteSource['files']> {
-  const open = files.map(({ credentials: _, ...file }) => file)
+  const open = files.map((file) => ({ ...file, credentials: undefined }))
   const [first] = open
   if (first === undefined || files.every(({ credentials }) => credentials === undefined)) return files
   try {

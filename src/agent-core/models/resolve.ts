@@ -40,7 +40,7 @@ export interface RemoteFile {
   readonly sizeBytes?: number
   /** In hex: of the Model's spec, else the Hub's. */
   readonly sha256?: string
-  readonly credentials?: Credentials
+  readonly credentials?: Credentials | undefined
   /** The Hub's hash of the content, where it is on the Hub: sha256 or git's. Another hash is another content. */
   readonly blob?: string
   /** The registry that was asked which files there are stated its digest. */

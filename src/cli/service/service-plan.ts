@@ -1,5 +1,6 @@
 import path from 'node:path'
 import { defaultModelStore } from '../../agent-core/models/default-store.ts'
+import { isWiped } from '../../agent-core/models/store/watch.ts'
 import { allRows, type AgentSettings } from '../../agent-core/settings/settings.ts'
 import { defaultStateDir } from '../../agent-core/state/state-folder.ts'
 import { isSelfContained } from '../../agent-core/util/embedded.ts'
@@ -8,7 +9,6 @@ import type { SettingRow } from '../../contract/settings-table.ts'
 import type { InstallationHost } from '../../installation/installation-host.ts'
 import {
   exitTimeoutS,
-  isWiped,
   serviceEnvironment,
   serviceLogFolder,
   type ServiceKind,

@@ -7,6 +7,7 @@ import { PinnedContext } from '../../agent-core/kube/pinned-context.ts'
 import { parseEndpointSlice, readable, resources } from '../../agent-core/kube/resources.ts'
 import type { Platform } from '../../agent-core/platform/platform.ts'
 import { annotations, labels, managedBy, publishedOf } from '../../agent-core/publishing/objects.ts'
+import { isWiped } from '../../agent-core/models/store/watch.ts'
 import { askProgram, ProgramError } from '../../agent-core/util/ask-program.ts'
 import { hasCode } from '../../agent-core/util/files.ts'
 import { FlagError } from '../../agent-core/util/go-flags.ts'
@@ -15,7 +16,6 @@ import { shellCommand } from '../../contract/shell.ts'
 import { lookAt } from '../files.ts'
 import { attempt, InstallationError, type InstallationHost } from '../installation-host.ts'
 import { LaunchctlJob } from '../service/launchd.ts'
-import { isWiped } from '../service/service-plan.ts'
 import {
   findGoAgentJobs,
   findGoAgents,

@@ -21,10 +21,6 @@ export const stateDirOf = ({ flags }: Pick<ServicePlan, 'flags'>): string => fla
 /** The folder of the service's own output, which no reboot or clean-up empties. */
 export const serviceLogFolder = (homeDir: string): string => path.join(homeDir, 'Library/Logs/Metalbar')
 
-/** Whether a reboot or a clean-up empties the folder. */
-export const isWiped = (folder: string): boolean =>
-  /^(?:\/private)?(?:\/tmp|\/var\/tmp|\/var\/folders)(?:\/|$)/.test(folder)
-
 /** What a service runs and how; what launchd is told besides is the same for everybody. */
 export interface ServicePlan {
   readonly kind: ServiceKind

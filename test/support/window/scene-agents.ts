@@ -138,11 +138,11 @@ export function withModels(): FakeAgent {
         ...file,
         name: '',
         source: '',
-        state: 'quarantined',
+        state: 'partial',
         path: '/m/3',
         sizeBytes: 1e9,
         usedBy: [],
-        prunable: 'its content was wrong',
+        prunable: 'a partial download that was not continued for 8 days',
       },
     ] as const satisfies StoredModelView[],
   }

@@ -36,10 +36,7 @@ function fetches() {
     return { sizeBytes: 5, sha256 }
   }
   const contents = new ContentFetches({
-    inventory: {
-      partialsFolder: () => Promise.resolve(partials),
-      quarantine: () => Promise.reject(new Error('nothing is wrong here')),
-    },
+    inventory: { partialsFolder: () => Promise.resolve(partials) },
     remote: { download, space: new DiskSpace() },
   })
   const get = (signal = new AbortController().signal): Promise<Content> =>

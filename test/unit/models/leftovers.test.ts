@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { ModelUser } from '../../../src/agent-core/models/store/inventory.ts'
 import { eventually } from '../../support/eventually.ts'
-import { failure, gguf, request, startWorld, staying, type World } from './world.ts'
+import { gguf, request, startWorld, staying, type World } from './world.ts'
 
 let world: World
 let users: readonly ModelUser[] | undefined
@@ -38,13 +38,7 @@ const partial = (name: string, model: string, sizeBytes: number, hoursOld: numbe
     content: { source: 'https://models.example/x.gguf', model },
   })
 
-const quarantined = (name: string, sizeBytes: number, hoursOld: number): Promise<void> =>
-  rest(`quarantine/${name}`, sizeBytes, hoursOld, {
-    path: `quarantine/${name}.json`,
-    content: { path: '/models/x.gguf', why: 'it is wrong', at: '2026-01-01T00:00:00.000Z' },
-  })
-
-const removed = 'partial downloads and quarantined files removed, since they took too much of the disk'
+const removed = 'partial downloads removed, since they took too much of the disk'
 
 test('of leftovers that take more than 64 GiB the oldest go, and never one that is wanted or being fetched', async () => {
   const slow = world.server.serve('/slow.gguf', gguf('S', 50_000), { paced: true })
@@ -53,33 +47,16 @@ test('of leftovers that take more than 64 GiB the oldest go, and never one that 
   for (const name of await readdir(own('partials'))) await age(`partials/${name}`, 9)
   users = [{ service: 'default/chat', model: 'wanted', digest: '0'.repeat(64), isActive: true }]
   await partial(key('a'), 'wanted', 70 * GiB, 8)
-  await quarantined('old', 40 * GiB, 7)
-  await partial(`${key('b')}.quarantined`, 'nobodys', 30 * GiB, 6)
+  await partial(key('b'), 'nobodys', 40 * GiB, 7)
   await partial(key('c'), 'nobodys', 30 * GiB, 5)
-  await quarantined('new', 30 * GiB, 4)
+  await partial(key('d'), 'nobodys', 30 * GiB, 4)
   world.models.start()
   await eventually(() => world.logged.includes(removed))
   const left = await partials()
   slow.allow(50_000)
-  expect([left.sort(), await readdir(own('quarantine')), (await fetched).sizeBytes]).toEqual([
-    [key('a'), key('c'), expect.stringMatching(/^url-[0-9a-f]{64}$/) as string],
-    ['new', 'new.json'],
+  expect([left.sort(), (await fetched).sizeBytes]).toEqual([
+    [key('a'), key('c'), key('d'), expect.stringMatching(/^url-[0-9a-f]{64}$/) as string],
     50_000,
-  ])
-})
-
-test('a wrong download makes room for itself in quarantine, and no leftover goes while its users are unknown', async () => {
-  users = undefined
-  await partial(key('a'), 'perhaps', 70 * GiB, 8)
-  await quarantined('old', 70 * GiB, 7)
-  const { url } = world.server.serve('/x.gguf', gguf('W'))
-  await failure(world.models.ensure({ ...request(url), sha256: 'f'.repeat(64) }, staying()))
-  await eventually(() => world.logged.includes(removed))
-  const names = await readdir(own('quarantine'))
-  expect([await partials(), names.filter((name) => !name.startsWith('old')).length, names.length]).toEqual([
-    [key('a')],
-    2,
-    2,
   ])
 })
 
@@ -101,16 +78,5 @@ test('a partial download that a service still wants is kept however old it is, a
     [key('a'), key('b')],
     [key('a'), `${key('a')}.metalbar.note.json`],
     'There is nothing to prune: every model in the store is used by a service.',
-  ])
-})
-
-test('what a killed agent left of a wrong download is listed as quarantined, and pruned', async () => {
-  await mkdir(own('partials'), { recursive: true })
-  await writeFile(own(`partials/${key('b')}.quarantined`), gguf('W'))
-  const { models } = await world.models.view()
-  await world.models.prune({ dryRun: false })
-  expect([models.map(({ state, sizeBytes }) => [state, sizeBytes]), await partials()]).toEqual([
-    [['quarantined', 4096]],
-    [],
   ])
 })

@@ -219,33 +219,14 @@ test('what a server has loaded is not replaced by a new spec.sha256, is found ag
   expect(Object.values(await filesBelow(world.store)).sort()).toEqual(['BBBBBBBB', 'CCCCCCCC'])
 })
 
-test('of a download that is wrong again and again only the last is kept in quarantine', async () => {
+test('a download that is not what spec.sha256 says is never served, nor kept', async () => {
   const { url } = world.server.serve('/x.gguf', gguf('W'))
-  const quarantined = async () => readdir(join(world.store, '.metalbar/quarantine'))
-  const isWrong = async (label: string) => {
-    const failed = await failure(world.models.ensure({ ...request(url), sha256: sha256(gguf(label)) }, staying()))
-    expect(failed.reason).toBe('ChecksumMismatch')
-    return quarantined()
-  }
-  const first = await isWrong('R')
-  const last = await isWrong('R')
-  const both = await isWrong('S')
-  expect([first.length, last.length, last.some((name) => first.includes(name))]).toEqual([2, 2, false])
-  expect(both).toEqual(expect.arrayContaining(last))
-})
-
-test('a download that is not what spec.sha256 says is never served, and kept in quarantine', async () => {
-  const { url } = world.server.serve('/x.gguf', gguf('W'))
-  const wanted = { ...request(url), sha256: sha256(gguf('R')) }
-  const failed = await failure(world.models.ensure(wanted, staying()))
-  const { models } = await world.models.view()
-  const [bad] = models
-  expect([failed.reason, models.length, bad?.state, (await readFile(bad?.path ?? '')).equals(gguf('W'))]).toEqual([
-    'ChecksumMismatch',
-    1,
-    'quarantined',
-    true,
-  ])
+  const failed = await failure(world.models.ensure({ ...request(url), sha256: sha256(gguf('R')) }, staying()))
+  expect([
+    failed.reason,
+    (await world.models.view()).models,
+    await readdir(join(world.store, '.metalbar/partials')),
+  ]).toEqual(['ChecksumMismatch', [], []])
 })
 
 test('a Model whose format contradicts its file is refused for good, with both named', async () => {

@@ -35,10 +35,6 @@ test.each([
   expect(removalOf('a', models, world)).toBeUndefined()
 })
 
-test('a file that belongs to no model has no Delete of its own', () => {
-  expect(removalOf('', [stored({ name: '', state: 'quarantined', ...free })], calm)).toBeUndefined()
-})
-
 test('what is left of a download that was cut short goes once nobody goes on with it', () => {
   expect(removalOf('a', [stored(partial)], { services: [], downloads: [download('cancelled')] })).toEqual({
     bytes: 200,

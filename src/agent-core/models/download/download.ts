@@ -23,7 +23,7 @@ export interface FileRequest {
   readonly fileName: string
   /** Where known beforehand; another size is refused. */
   readonly sizeBytes?: number | undefined
-  /** Hex; another content is quarantined. */
+  /** Hex; another content is deleted. */
   readonly sha256?: string | undefined
   readonly credentials?: Credentials | undefined
   /** What a listing said of the content: where it differs from the last time, a partial file is not continued. */
@@ -79,7 +79,7 @@ const batchBytes = 256 * 1024
 const batchMs = 1000
 
 /** Fetching tens of gigabytes again helps only where a person has repaired something. */
-const quarantineMs = 60 * 60_000
+const wrongMs = 60 * 60_000
 
 /** One download, over all its attempts. */
 interface Job {
@@ -105,7 +105,7 @@ interface Job {
  * Fetches a file to `partialPath` and verifies it there. On success it is complete, synced and stays for the caller to
  * rename; `forgetPartial` then removes the record beside it. After a failure, an abort or a kill it stays too where it
  * can be continued, and the next call with the same path does so, unless the server then has another file. What is found to be wrong is
- * moved to `<partialPath>.quarantined`. Throws ModelError, or the signal's reason when that is aborted.
+ * deleted. Throws ModelError, or the signal's reason when that is aborted.
  */
 export async function download(request: FileRequest, options: DownloadOptions): Promise<DownloadedFile> {
   const { partialPath, signal, log, now = Date.now, onProgress, connections = defaultConnections } = options
@@ -237,13 +237,13 @@ async function startOver({ partial, progress, learned, shown, options }: Job, wh
   await partial.startOver()
 }
 
-/** Returns the SHA-256; undefined where it is worth fetching once more, in one piece. What is wrong is moved aside. Throws ModelError. */
+/** Returns the SHA-256; undefined where it is worth fetching once more, in one piece. What is wrong is deleted. Throws ModelError. */
 async function verified(job: Job, sizeBytes: number): Promise<string | undefined> {
   const { request, options, partial, progress, learned, shown } = job
   const { sizeBytes: announced, sha256: wanted } = request
   if (sizeBytes === 0) throw emptyAnswer(shown)
   if (announced !== undefined && sizeBytes !== announced)
-    throw await quarantined(job, 'WrongLength', wrongLength(shown, announced, sizeBytes).message)
+    throw await refused(job, 'WrongLength', wrongLength(shown, announced, sizeBytes).message)
   progress.downloading(sizeBytes)
   progress.report()
   const onProgress = (bytes: number): void => progress.verifying(bytes, sizeBytes)
@@ -261,18 +261,18 @@ async function verified(job: Job, sizeBytes: number): Promise<string | undefined
     return undefined
   }
   const sentence = `${shown} is not the file that was announced: its SHA-256 is ${sha256} and should be ${wanted.toLowerCase()}; correct spec.sha256 or the file there.`
-  throw await quarantined(job, 'ChecksumMismatch', sentence)
+  throw await refused(job, 'ChecksumMismatch', sentence)
 }
 
-async function quarantined(
+/** Deletes what has arrived, and says why. */
+async function refused(
   { partial, shown, options }: Job,
   reason: 'ChecksumMismatch' | 'WrongLength',
   sentence: string,
 ): Promise<ModelError> {
-  const aside = await partial.quarantine()
-  options.log.error('a downloaded file is not what was announced', { source: shown, reason, path: aside })
-  const message = `${sentence} The download is kept as ${aside} and never served.`
-  return ModelError.passing(reason, message, { retryAfterMs: quarantineMs })
+  await partial.startOver()
+  options.log.error('a downloaded file is not what was announced', { source: shown, reason })
+  return ModelError.passing(reason, sentence, { retryAfterMs: wrongMs })
 }
 
 /** Fetches what the partial file lacks over one or several connections, until all is there or the first fault that ends it. */

@@ -37,9 +37,6 @@ const recordPath = (path: string): string => `${path}.json`
 /** Always the same name, so that kills in between leave one file behind and not one each. */
 const draftPath = (path: string): string => `${recordPath(path)}.new`
 
-/** A file whose content is not what was announced has it behind its name, until it is taken away. */
-export const wrongSuffix = '.quarantined'
-
 /** Synced and recorded so often. While that is done as much may be written, so a kill or a power cut costs at most 64 MiB. */
 const recordBytes = 24 * 1024 ** 2
 /** After this time as well: over a slow network 24 MiB are minutes. */
@@ -137,15 +134,6 @@ export class PartialFile {
   async isInPlace(): Promise<boolean> {
     const [there, ours] = await Promise.all([stat(this.path).catch(() => undefined), this.#handle.stat()])
     return there?.ino === ours.ino && there.dev === ours.dev
-  }
-
-  /** Moves it out of the way, for a person to look at. Returns where to. */
-  async quarantine(): Promise<string> {
-    this.#forget()
-    const aside = `${this.path}${wrongSuffix}`
-    await rename(this.path, aside)
-    await removeRecord(this.path)
-    return aside
   }
 
   /** Records what is there, or removes it where it cannot be continued, and closes. Throws what the file system says. */

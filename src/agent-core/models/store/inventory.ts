@@ -1,14 +1,13 @@
-import { realpath, rename, rm, writeFile } from 'node:fs/promises'
+import { realpath, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import { formatBytes } from '../../../contract/format.ts'
 import type { StoredModelView } from '../../../contract/models.ts'
 import type { Logger } from '../../observability/logger.ts'
-import { parseJson, readIfThere, syncFolder, withoutUnfinished } from '../../util/files.ts'
-import { pathBelow } from '../../util/is-below.ts'
+import { parseJson, readIfThere, withoutUnfinished } from '../../util/files.ts'
 import { splitKey } from '../../util/object-key.ts'
-import { forgetPartial, wrongSuffix } from '../download/partial-file.ts'
+import { forgetPartial } from '../download/partial-file.ts'
 import {
   comparable,
   entriesOf,
@@ -18,8 +17,8 @@ import {
   ownFolder,
   requireInside,
 } from './files.ts'
-import { isOpenTo, owners } from './owner.ts'
-import type { Store, StoredModel, Wanted } from './store.ts'
+import { owners } from './owner.ts'
+import { newestFirst, type Store, type StoredModel, type Wanted } from './store.ts'
 
 /** A service whose Model's files are, or will be, in the store; one for each Model that it names. */
 export interface ModelUser {
@@ -66,17 +65,17 @@ interface Entry {
   readonly remove: () => Promise<boolean>
 }
 
-/** A file that is no model: a partial download, or one in quarantine. */
-interface Leftover extends Entry {
-  /** In ms since 1970; of a quarantined file when it was quarantined. */
+/** A partial download. */
+interface Partial extends Entry {
+  /** In ms since 1970. */
   readonly changedAt: number
   readonly isWanted: boolean
 }
 
-/** Enough for what is left of one of the largest models that Macs run, and for a person to look at it; more only fills the disk. */
-const maxLeftoverBytes = 64 * 1024 ** 3
+/** Enough for what is left of one of the largest models that Macs run; more only fills the disk. */
+const maxPartialBytes = 64 * 1024 ** 3
 
-/** What the store holds: models with the services that use them, partial downloads, and files in quarantine, whose content is wrong. */
+/** What the store holds: models with the services that use them, and partial downloads. */
 export class Inventory {
   readonly #options: InventoryOptions
   /** Deletions run one after the other, so that each counts what is left. */
@@ -194,10 +193,7 @@ export class Inventory {
     await this.limit()
   }
 
-  /**
-   * Deletes partial downloads that are not being continued, and quarantined files, oldest first, until all of them take no more than
-   * {@link maxLeftoverBytes}. Throws ModelError.
-   */
+  /** Deletes partial downloads that no service names, oldest first, until they take no more than {@link maxPartialBytes}. Throws ModelError. */
   limit(): Promise<void> {
     const work = (): Promise<void> => this.#limit()
     this.#limited = this.#limited.then(work, work)
@@ -206,31 +202,20 @@ export class Inventory {
 
   /** The folder of downloads that are not complete; made when asked for. Throws ModelError. */
   partialsFolder(): Promise<string> {
-    return namingStoreErrors(this.#options.store.directory, () => this.#made('partials'))
-  }
-
-  /**
-   * Moves a file whose content is not what it should be out of the way, for a person to look at; says where. It is served no more, and
-   * deleted when a person asks, when the same download is wrong again, or when quarantined and partial files take too much of the disk.
-   * Throws ModelError.
-   */
-  async quarantine(path: string, why: string, name = basename(path)): Promise<string> {
-    const { store, log, now } = this.#options
-    return namingStoreErrors(store.directory, async () => {
-      const folder = await this.#made('quarantine')
-      const at = new Date(now()).toISOString()
-      const to = pathBelow(folder, `${at.replace(/[:.]/g, '-')}-${name}`)
-      await writeFile(`${to}.json`, `${JSON.stringify({ path, why, at }, null, 2)}\n`)
-      await rename(path, to)
-      await syncFolder(folder)
-      log.warn('model file quarantined', { path, to, why })
-      if (dirname(path) === this.#folder('partials')) await this.#dropEarlier(path, to)
-      return to
+    const { directory } = this.#options.store
+    return namingStoreErrors(directory, async () => {
+      await makeFolder(this.#partialsPath)
+      await requireInside(directory, this.#partialsPath)
+      return this.#partialsPath
     })
   }
 
+  get #partialsPath(): string {
+    return join(this.#options.store.directory, ownFolder, 'partials')
+  }
+
   async #entries(): Promise<Entry[]> {
-    return (await Promise.all([this.#models(), this.#partials(), this.#quarantined()])).flat()
+    return (await Promise.all([this.#models(), this.#partials()])).flat()
   }
 
   async #models(): Promise<Entry[]> {
@@ -277,7 +262,7 @@ export class Inventory {
       await add(service, files ?? (byService.get(service) ?? []).flatMap(contentsOf).flatMap(filesOf))
     }
     for (const user of users) {
-      const found = firstOf(contentsOf(user), user)
+      const found = firstOf(contentsOf(user))
       await add(user.service, [...found.flatMap(filesOf), ...(user.path === undefined ? [] : [user.path])])
     }
     return Promise.all(
@@ -289,34 +274,34 @@ export class Inventory {
   }
 
   async #limit(): Promise<void> {
-    const partials = this.#options.users() === undefined ? [] : await this.#partials()
-    const all = [...partials, ...(await this.#quarantined())].filter(({ isWanted }) => !isWanted)
-    let excessBytes = sum(all) - maxLeftoverBytes
+    if (this.#options.users() === undefined) return
+    const all = (await this.#partials()).filter(({ isWanted }) => !isWanted)
+    let excessBytes = sum(all) - maxPartialBytes
     const gone: Entry[] = []
-    for (const leftover of all.sort((a, b) => a.changedAt - b.changedAt)) {
+    for (const partial of all.sort((a, b) => a.changedAt - b.changedAt)) {
       if (excessBytes <= 0) break
-      if (leftover.view.sizeBytes === 0 || !(await leftover.remove())) continue
-      excessBytes -= leftover.view.sizeBytes
-      gone.push(leftover)
+      if (partial.view.sizeBytes === 0 || !(await partial.remove())) continue
+      excessBytes -= partial.view.sizeBytes
+      gone.push(partial)
     }
     if (gone.length === 0) return
-    this.#options.log.warn('partial downloads and quarantined files removed, since they took too much of the disk', {
+    this.#options.log.warn('partial downloads removed, since they took too much of the disk', {
       paths: gone.map(({ view }) => view.path),
       bytes: sum(gone),
-      limitBytes: maxLeftoverBytes,
+      limitBytes: maxPartialBytes,
     })
   }
 
-  async #partials(): Promise<Leftover[]> {
-    const files = await this.#filesOf('partials', (name) => partialKey.test(name) && !name.endsWith(wrongSuffix))
-    const { users, fetching } = this.#options
+  async #partials(): Promise<Partial[]> {
+    const { users, fetching, store } = this.#options
+    const files = await namingStoreErrors(store.directory, () => this.#partialFiles())
     const wanted = new Set([...(users() ?? []).map(({ model }) => model), ...fetching()])
     const downloads = Map.groupBy(files, ({ path }) => downloadOf(path))
     return Promise.all([...downloads].map(([path, parts]) => this.#partial(path, parts, wanted)))
   }
 
   /** `files`: the download and the records beside it. `wanted`: Models that a service has or that are being fetched. */
-  async #partial(path: string, files: readonly FoundFile[], wanted: ReadonlySet<string>): Promise<Leftover> {
+  async #partial(path: string, files: readonly FoundFile[], wanted: ReadonlySet<string>): Promise<Partial> {
     const { now } = this.#options
     const { model = '', source = '' } = (await readNote(path)) ?? {}
     const changedAt = Math.max(...files.map((file) => file.changedAt))
@@ -339,77 +324,27 @@ export class Inventory {
     }
   }
 
-  /** Files that were quarantined, and those that a killed agent left on their way there. */
-  async #quarantined(): Promise<Leftover[]> {
-    const onTheirWay = await this.#filesOf('partials', (name) => name.endsWith(wrongSuffix))
-    return [...(await this.#quarantinedFiles()), ...onTheirWay].map(({ path, sizeBytes, changedAt }) => ({
-      ...{ changedAt, isWanted: false },
-      view: {
-        ...{ name: '', source: '', state: 'quarantined', sizeBytes, files: 1, path, usedBy: [] },
-        prunable: 'its content was wrong',
-      },
-      remove: async () => {
-        // It is on its way to quarantine yet.
-        if (this.#isActive(downloadOf(path))) return false
-        await removeQuarantined(path)
-        return true
-      },
-    }))
-  }
-
-  async #quarantinedFiles(): Promise<FoundFile[]> {
-    const files = await this.#filesOf('quarantine', (name) => !name.endsWith('.json'))
-    return Promise.all(
-      files.map(async (file) => {
-        const note = await lstatIfThere(`${file.path}.json`)
-        return { ...file, changedAt: note?.mtimeMs ?? file.changedAt }
-      }),
-    )
-  }
-
-  /** Deletes the file quarantined from the same path before: a download that stays wrong would fill the disk with its copies. */
-  async #dropEarlier(path: string, last: string): Promise<void> {
-    for (const { path: earlier } of await this.#quarantinedFiles()) {
-      if (earlier === last) continue
-      const note = quarantineNote.safeParse(parseJson((await readIfThere(`${earlier}.json`, maxNoteBytes)) ?? '')).data
-      if (note?.path === path) await removeQuarantined(earlier)
-    }
-  }
-
   #isActive(path: string): boolean {
     return this.#options.activePartials().has(basename(path))
   }
 
-  #filesOf(name: FolderName, isMeant: (name: string) => boolean): Promise<FoundFile[]> {
-    return namingStoreErrors(this.#options.store.directory, async () => {
-      const folder = this.#folder(name)
-      const entries = await entriesOf(folder)
-      const names = await withoutUnfinished(
-        folder,
-        entries.map((entry) => entry.name),
-      )
-      const files = names.filter(isMeant).map(async (file) => {
-        const path = join(folder, file)
+  async #partialFiles(): Promise<FoundFile[]> {
+    const folder = this.#partialsPath
+    const entries = await entriesOf(folder)
+    const names = await withoutUnfinished(
+      folder,
+      entries.map((entry) => entry.name),
+    )
+    const files = names
+      .filter((name) => partialKey.test(name))
+      .map(async (name) => {
+        const path = join(folder, name)
         const found = await lstatIfThere(path)
         return found?.isFile() === true ? [{ path, sizeBytes: found.size, changedAt: found.mtimeMs }] : []
       })
-      return (await Promise.all(files)).flat()
-    })
-  }
-
-  #folder(name: FolderName): string {
-    return join(this.#options.store.directory, ownFolder, name)
-  }
-
-  async #made(name: FolderName): Promise<string> {
-    const folder = this.#folder(name)
-    await makeFolder(folder)
-    await requireInside(this.#options.store.directory, folder)
-    return folder
+    return (await Promise.all(files)).flat()
   }
 }
-
-type FolderName = 'partials' | 'quarantine'
 
 interface FoundFile {
   readonly path: string
@@ -447,17 +382,7 @@ export async function removeDownload(path: string): Promise<void> {
   await rm(`${path}${noteSuffix}`, { force: true })
 }
 
-/** Beside every quarantined file, among what a person wants to know. */
-const quarantineNote = z.object({
-  /** Where it was. */
-  path: z.string(),
-})
 const maxNoteBytes = 64 * 1024
-
-async function removeQuarantined(path: string): Promise<void> {
-  await rm(path, { force: true })
-  await rm(`${path}.json`, { force: true })
-}
 
 /** The partial download that a file belongs to, by its name. */
 const downloadOf = (path: string): string => join(dirname(path), partialKey.exec(basename(path))?.[0] ?? '')
@@ -490,13 +415,12 @@ const mayUse = ({ service, model, digest }: ModelUser, { owner, manifest }: Stor
   return manifest.sourceSha256 === digest && whose.includes(owner)
 }
 
-/** The newest of each owner, everybody's only where there is none of the namespace. */
-function firstOf(contents: readonly StoredModel[], { service }: ModelUser): StoredModel[] {
-  const newest = contents.toSorted((a, b) => b.manifest.completedAt.localeCompare(a.manifest.completedAt))
-  const first = [...new Map(newest.toReversed().map((one) => [one.owner, one])).values()]
-  const { namespace } = splitKey(service)
-  const isOwn = ({ owner }: StoredModel) => owner !== owners.everybody && isOpenTo(owner, namespace)
-  return first.some(isOwn) ? first.filter(({ owner }) => owner !== owners.everybody) : first
+/** The newest content of each owner, everybody's only where there is no other. */
+function firstOf(contents: readonly StoredModel[]): StoredModel[] {
+  const first = new Map<string, StoredModel>()
+  for (const one of contents.toSorted(newestFirst)) if (!first.has(one.owner)) first.set(one.owner, one)
+  if (first.size > 1) first.delete(owners.everybody)
+  return [...first.values()]
 }
 
 const realOf = async (path: string): Promise<string> => comparable(await realpath(path).catch(() => path))

@@ -64,6 +64,10 @@ export interface StoredModel {
   readonly manifestPath: string
 }
 
+/** Sorts contents of one source. */
+export const newestFirst = (a: StoredModel, b: StoredModel): number =>
+  a.manifest.completedAt < b.manifest.completedAt ? 1 : a.manifest.completedAt > b.manifest.completedAt ? -1 : 0
+
 /** A complete, synced file that is to become part of a model. */
 export interface Arrived extends ManifestFile {
   readonly sha256: string
@@ -237,7 +241,7 @@ export class Store {
         if (stored) found.push(stored)
       }
     }
-    return found.sort((a, b) => b.manifest.completedAt.localeCompare(a.manifest.completedAt))
+    return found.sort(newestFirst)
   }
 
   /** Undefined where the files are not what the record says. */

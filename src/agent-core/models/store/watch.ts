@@ -61,9 +61,13 @@ export async function judgeStoreFolder(
   return { warnings }
 }
 
+/** Whether a reboot or a clean-up empties the folder. */
+export const isWiped = (folder: string): boolean =>
+  /^(?:\/private)?(?:\/tmp|\/var\/tmp|\/var\/folders)(?:\/|$)/.test(folder)
+
 /** One sentence where a restart of the machine may empty the store. */
 export const temporaryNote = (directory: string): string | undefined =>
-  /^(?:\/private)?\/(?:var\/)?tmp\//.test(directory)
+  isWiped(directory)
     ? `The model store ${directory} is in a folder for temporary files, which a restart may empty: choose another --model-store.`
     : undefined
 

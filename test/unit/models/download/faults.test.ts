@@ -329,19 +329,18 @@ test('a drip that ends is overcome', async () => {
   expect(file.sha256).toBe(sha256)
 })
 
-describe('a file that is not what was announced is put aside and never served', () => {
+describe('a file that is not what was announced is deleted', () => {
   const wrong = 'ab'.repeat(32)
 
   test('by its checksum', async () => {
     const { url, sha256 } = await served(plain)
     const failed = await failureOf(room.fetch({ url, sha256: wrong }))
-    const aside = `${room.partialPath}.quarantined`
     expect({ ...failed, files: await room.files() }).toEqual({
       kind: 'transient',
       reason: 'ChecksumMismatch',
-      message: `${url} is not the file that was announced: its SHA-256 is ${sha256} and should be ${wrong}; correct spec.sha256 or the file there. The download is kept as ${aside} and never served.`,
+      message: `${url} is not the file that was announced: its SHA-256 is ${sha256} and should be ${wrong}; correct spec.sha256 or the file there.`,
       retryAfterMs: 3_600_000,
-      files: ['x.gguf.partial.quarantined'],
+      files: [],
     })
   })
 
@@ -357,7 +356,7 @@ describe('a file that is not what was announced is put aside and never served', 
   test('by its length, at the end where the server did not say it', async () => {
     const { url } = await served({ ...plain, chunked: true, ranges: false })
     const failed = await failureOf(room.fetch({ url, sizeBytes: 1000 }))
-    expect([failed.reason, await room.files()]).toEqual(['WrongLength', ['x.gguf.partial.quarantined']])
+    expect([failed.reason, await room.files()]).toEqual(['WrongLength', []])
   })
 
   test('by its length, before a byte is fetched where the server says it', async () => {
