@@ -33,7 +33,6 @@ export const appPreferences = z.strictObject({
   notifications: yesOrNo,
   /** The app looks for a newer one by itself; a person who presses the button looks once. */
   looksForUpdates: yesOrNo,
-  updateChannel: z.enum(['latest', 'beta'], { error: 'must be latest or beta' }),
 })
 export type AppPreferences = z.infer<typeof appPreferences>
 

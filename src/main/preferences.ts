@@ -5,14 +5,13 @@ import { type AppPreferences, appPreferences } from '../contract/app-bridge.ts'
 import { readOwnFile } from './system/own-file.ts'
 import { machineWords } from './words.ts'
 
-const { showTitle, onQuit, notifications, looksForUpdates, updateChannel } = appPreferences.shape
+const { showTitle, onQuit, notifications, looksForUpdates } = appPreferences.shape
 
 const shellKeys = z.strictObject({
   showTitle: showTitle.default(false),
   onQuit: onQuit.default('ask'),
   notifications: notifications.default(true),
   looksForUpdates: looksForUpdates.default(false),
-  updateChannel: updateChannel.default('latest'),
   /** A person was asked once whether the app is to be opened at login. */
   loginItemOffered: showTitle.default(false),
   /** A person was told once that macOS shows no icon. */

@@ -128,7 +128,7 @@ export const updateWords = {
     unsigned: 'This app is not signed, and macOS updates only signed ones: take the new version from the release page.',
     readOnly: 'The app is on a disk that cannot be written: move it to Applications first.',
     archive: `The update cannot be unpacked. It is not installed. ${stays}`,
-    noRelease: 'The update server has no release on this channel.',
+    noRelease: 'The update server has no release.',
     certificate: `The certificate of the update server is not trusted. ${stays}`,
     serverError: 'The update server reports an error. Try again later.',
     notServed: `The update server does not serve the file that it announces. ${stays} Try again later.`,

@@ -253,7 +253,6 @@ describe('what only the app’s own window may ask', () => {
             onQuit: 'ask',
             notifications: false,
             looksForUpdates: false,
-            updateChannel: 'latest',
           },
           version: '0.0.0',
           update: { step: 'unavailable', why: 'source' },

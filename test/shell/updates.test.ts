@@ -116,31 +116,19 @@ describe.concurrent('an update', () => {
     expect(await failure(app)).toContain('This app is not signed')
   })
 
-  test('to an older version is refused, in both channels', async () => {
+  test('to an older version is refused', async () => {
     await using world = await updateWorld()
     await world.publish({ version: '1.2.1' })
-    await world.publish({ version: '1.2.0-beta.1' }, 'beta')
     await using app = await world.start({ preferences: {} })
-    await app.icon('disconnected', 'kubeconfig')
     const latest = await look(app, 'newest')
-    await app.choose('This app', 'Notifications')
-    await app.ask({
-      do: 'forge',
-      channel: 'metalbar:prefer',
-      content: { updateChannel: 'beta' },
-      origin: 'app://metalbar',
-      frame: 'main',
-    })
-    const beta = await look(app, 'newest')
-    expect([latest['offered'], beta['offered'], await act(app, 'download')]).toEqual([
+    expect([latest['offered'], await act(app, 'download')]).toEqual([
       '1.2.1',
-      '1.2.0-beta.1',
       expect.stringContaining('at another step'),
     ])
   })
 
   test.for([
-    ['that is not there', undefined, 'no release on this channel'],
+    ['that is not there', undefined, 'no release'],
     ['that has an error', { kind: 'status', status: 503 }, 'reports an error'],
     ['that says what makes no sense', { kind: 'html' }, 'cannot be read'],
   ] as const)('from a server %s is a sentence', async ([, fault, sentence]) => {

@@ -58,7 +58,7 @@ export async function updateWorld() {
   const { dir } = stack.use(await temporaryFolder())
   const server = stack.use(await startFileServer())
   const bundle = await makeBundle(path.join(dir, 'Applications'), '1.2.2', { feed: `${server.origin}/` })
-  const publish = async (published: Published, channel = 'latest'): Promise<ServedFile> => {
+  const publish = async (published: Published): Promise<ServedFile> => {
     const { version, team, isTampered, serve, others = [] } = published
     const folder = path.join(dir, `made-${version}-${team ?? ''}`)
     const made = await makeBundle(folder, version, { feed: `${server.origin}/`, ...(team !== undefined && { team }) })
@@ -71,7 +71,7 @@ export async function updateWorld() {
     const feed = Buffer.from(
       `version: ${version}\nfiles:\n${others.map((url) => `  - url: ${url}\n    sha512: ${sha512}\n    size: 1\n`).join('')}  - url: ${file}\n    sha512: ${sha512}\n    size: ${size}\npath: ${file}\nsha512: ${sha512}\n`,
     )
-    for (const platform of ['mac', 'linux']) server.serve(`/${channel}-${platform}.yml`, feed)
+    for (const platform of ['mac', 'linux']) server.serve(`/latest-${platform}.yml`, feed)
     return server.serve(`/${file}`, content, serve)
   }
   const start = (options: ShellAppOptions = {}) =>

@@ -58,7 +58,6 @@ export function installedApp(options: InstalledAppOptions): InstalledApp {
     version: app.getVersion(),
     source: new UpdateSource(log),
     refusal: () => noUpdates(view),
-    channel: () => view.getState().preferences?.updateChannel ?? 'latest',
     freeBytes: () => freeBytes(homeDir),
     onState: (update) => view.setState({ update, ...(update.step === 'looking' && { lastUpdate: undefined }) }),
     endBy: async (finish) => {
@@ -88,9 +87,7 @@ export function installedApp(options: InstalledAppOptions): InstalledApp {
     },
   )
   view.subscribe(({ preferences }, { preferences: before }) => {
-    if (preferences === before) return
-    if (before !== undefined && preferences?.updateChannel !== before.updateChannel) updates.forget()
-    looksMayHaveChanged()
+    if (preferences !== before) looksMayHaveChanged()
   })
   const link = () =>
     new CommandLink({

@@ -3,7 +3,7 @@ import type { MacUpdater } from 'electron-updater'
 import { z } from 'zod'
 import type { Logger } from '../../agent-core/observability/logger.ts'
 import { sharedWords } from '../../contract/words.ts'
-import { archiveFor, UpdateError } from './update-problem.ts'
+import { UpdateError } from './update-problem.ts'
 import { updateWords } from '../words.ts'
 
 export interface Found {
@@ -43,16 +43,13 @@ export class UpdateSource {
   }
 
   /** Throws what problemOf understands. */
-  async look(channel: 'latest' | 'beta'): Promise<Found> {
+  async look(): Promise<Found> {
     const { updater } = await this.#open()
-    updater.channel = channel
-    updater.allowPrerelease = channel === 'beta'
-    // Choosing a channel allows older versions.
-    updater.allowDowngrade = false
     const result = await this.#within(lookLimitMs, updateWords.problems.noAnswer, () => updater.checkForUpdates())
     if (!result) throw new UpdateError(sharedWords.noUpdates.source)
     const { version, files } = published.parse(result.updateInfo)
-    const archive = archiveFor(files, process.arch === 'arm64' || app.runningUnderARM64Translation)
+    const isArm64Mac = process.arch === 'arm64' || app.runningUnderARM64Translation
+    const archive = files.find(({ url }) => url.endsWith('.zip') && url.includes('arm64') === isArm64Mac)
     return { version, isNewer: result.isUpdateAvailable, bytes: archive?.size }
   }
 

@@ -18,7 +18,6 @@ export interface UpdatesOptions {
   readonly source: Pick<UpdateSource, 'look' | 'download' | 'stage' | 'install'>
   /** Why there are none, if so. */
   readonly refusal: () => NoUpdates | undefined
-  readonly channel: () => 'latest' | 'beta'
   /** On the disk that updates come to; undefined where that is not known. */
   readonly freeBytes: () => Promise<number | undefined>
   readonly onState: (state: UpdateState) => void
@@ -49,14 +48,6 @@ export class Updates {
     const why = this.#options.refusal()
     if (why !== undefined) this.#become({ step: 'unavailable', why })
     else if (this.#state.step === 'unavailable' || this.#state.step === 'unknown') this.#become({ step: 'unknown' })
-  }
-
-  /** What was found belongs to another channel. */
-  forget(): void {
-    const { step } = this.#state
-    if (step === 'available' || step === 'downloaded' || step === 'newest' || step === 'failed') {
-      this.#become({ step: 'unknown' })
-    }
   }
 
   /** Begins it. Throws LinkError where it cannot be begun now. */
@@ -105,12 +96,10 @@ export class Updates {
   }
 
   async #look(): Promise<void> {
-    const { source, channel, version: runs } = this.#options
+    const { source, version: runs } = this.#options
     this.#become({ step: 'looking' })
-    const asked = channel()
-    const { version, isNewer, bytes } = await source.look(asked)
-    if (channel() !== asked) this.#become({ step: 'unknown' })
-    else if (isNewer) this.#become({ step: 'available', version, ...(bytes !== undefined && { bytes }) })
+    const { version, isNewer, bytes } = await source.look()
+    if (isNewer) this.#become({ step: 'available', version, ...(bytes !== undefined && { bytes }) })
     else {
       const at = new Date().toISOString()
       this.#become({ step: 'newest', at, ...(version !== runs && { offered: version }) })

@@ -105,13 +105,6 @@ function SettingsUpdates({ app, state, take }: SettingsUpdatesProps) {
             isOn={preferences.looksForUpdates}
             onChange={(looksForUpdates) => void take(app.prefer({ looksForUpdates }))}
           />
-          <ChoiceRow
-            title={updateWords.channel}
-            help={updateWords.channelHelp}
-            words={updateWords.channels}
-            value={preferences.updateChannel}
-            onChange={(updateChannel) => void take(app.prefer({ updateChannel }))}
-          />
         </>
       )}
       <SwitchRow

@@ -1,10 +1,4 @@
-import type {
-  AppPreferences,
-  CommandLinkState,
-  HubTokenState,
-  LoginItemState,
-  UpdateState,
-} from '../../contract/app-bridge.ts'
+import type { CommandLinkState, HubTokenState, LoginItemState, UpdateState } from '../../contract/app-bridge.ts'
 import { formatByteRate, formatBytes, formatShare, formatTime } from '../../contract/format.ts'
 import type { HubLoginView } from '../../contract/models.ts'
 import type { PowerRuleState } from '../../contract/power.ts'
@@ -102,7 +96,7 @@ export const updateWords = {
       case 'newest':
         return update.offered === undefined
           ? `This is the newest version, as of ${formatTime(new Date(update.at))}.`
-          : `It is newer than what this channel has, which is ${update.offered}; an older version is never installed.`
+          : `It is newer than what the server has, which is ${update.offered}; an older version is never installed.`
       case 'available':
         return update.bytes === undefined
           ? `Metalbar ${update.version} is available.`
@@ -126,9 +120,6 @@ export const updateWords = {
   progress: 'Download of the update',
   regularly: 'Check for updates once a day',
   regularlyHelp: 'Asks the release server for the newest version. It learns nothing about this machine.',
-  channel: 'Channel',
-  channels: { latest: 'Releases', beta: 'Betas too' } satisfies Record<AppPreferences['updateChannel'], string>,
-  channelHelp: 'Betas come earlier and are less tested.',
   command: 'Command metal-agent in a terminal',
   commandHelp: (link: CommandLinkState): string => {
     switch (link.state) {

@@ -44,7 +44,7 @@ export const settingWords = {
     hubToken: [hubLoginWords.title, appWords.tokenHelp],
     powerRule: [powerRuleWords.title, powerRuleWords.states.installed],
     app: [sharedWords.loginItem, appWords.onQuit, sharedWords.notifications, appWords.showTitle],
-    updates: [updateWords.title, updateWords.regularly, updateWords.channelHelp, updateWords.command],
+    updates: [updateWords.title, updateWords.regularly, updateWords.command],
     uninstall: [uninstallWords.title, uninstallWords.opens],
   } satisfies Record<SettingPart, readonly string[]>,
   about: (title: string) => `About ${title}`,

@@ -54,7 +54,6 @@ export class FakeApp {
       onQuit: 'ask',
       notifications: true,
       looksForUpdates: false,
-      updateChannel: 'latest',
     },
     isHere: true,
     isTornOff: false,

@@ -3,7 +3,6 @@ import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { CommandLink } from '../../../src/main/system/command-link.ts'
 import { misplacedAs, type Place } from '../../../src/main/system/placement.ts'
-import { archiveFor } from '../../../src/main/updates/update-problem.ts'
 import { lookRegularly, takeHandOver, writeHandOver } from '../../../src/main/updates/updates.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -80,21 +79,6 @@ describe('the link to the command', () => {
     const link = new CommandLink({ command, homeDir: dir, pathVariable: () => Promise.resolve('/nowhere/bin') })
     await expect(link.link()).rejects.toThrow(`sudo ln -s ${command} /usr/local/bin/metal-agent`)
   })
-})
-
-test.for<[files: string[], isArm64Mac: boolean, archive: string | undefined]>([
-  [['M-1-arm64-mac.zip', 'M-1-mac.zip', 'M-1.dmg'], true, 'M-1-arm64-mac.zip'],
-  [['M-1-arm64-mac.zip', 'M-1-mac.zip', 'M-1.dmg'], false, 'M-1-mac.zip'],
-  [['M-1.dmg', 'M-1-mac.zip'], true, 'M-1-mac.zip'],
-  [['M-1-arm64-mac.zip'], false, undefined],
-  [['M-1.dmg'], true, undefined],
-])('of %j the archive for arm64 = %s is %s', ([files, isArm64Mac, archive]) => {
-  expect(
-    archiveFor(
-      files.map((url) => ({ url })),
-      isArm64Mac,
-    )?.url,
-  ).toBe(archive)
 })
 
 describe('the marker of an update', () => {

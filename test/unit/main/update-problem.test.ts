@@ -20,7 +20,7 @@ test.for<[error: unknown, sentence: string]>([
   [new Error('net::ERR_INTERNET_DISCONNECTED'), 'cannot be reached'],
   [new Error('net::ERR_CERT_DATE_INVALID'), 'update server is not trusted'],
   [coded('502', 'HTTP_ERROR_502'), 'reports an error'],
-  [coded('Cannot find channel', 'ERR_UPDATER_CHANNEL_FILE_NOT_FOUND'), 'no release on this channel'],
+  [coded('Cannot find channel', 'ERR_UPDATER_CHANNEL_FILE_NOT_FOUND'), 'no release'],
   [new TypeError('Cannot read properties of null'), 'cannot be read'],
   [new UpdateError('As it is.'), 'As it is.'],
   ['\u0007strange', 'The update failed: strange'],

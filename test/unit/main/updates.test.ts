@@ -11,7 +11,7 @@ const newer: Found = { version: '1.2.3', isNewer: true, bytes: 1_000 }
 /** A server that answers what is said here, or fails. */
 function world() {
   const states: UpdateState[] = []
-  const said = { found: newer, channel: 'latest' as 'latest' | 'beta', error: undefined as Error | undefined, looks: 0 }
+  const said = { found: newer, error: undefined as Error | undefined, looks: 0 }
   const updates = new Updates({
     log: silentLog,
     stateDir: '/nowhere',
@@ -26,7 +26,6 @@ function world() {
       install: () => Promise.resolve(),
     },
     refusal: () => undefined,
-    channel: () => said.channel,
     freeBytes: () => Promise.resolve(undefined),
     onState: (state) => states.push(state),
     endBy: () => Promise.resolve(),
@@ -47,16 +46,6 @@ describe('an update that is downloaded', () => {
     updates.act('look')
     expect([now(), said.looks]).toEqual([{ step: 'downloaded', version: '1.2.3' }, 1])
   })
-
-  test('is of no use any more once another channel is chosen', async () => {
-    const { updates, until, now } = world()
-    updates.act('look')
-    await until('available')
-    updates.act('download')
-    await until('downloaded')
-    updates.forget()
-    expect(now()).toEqual({ step: 'unknown' })
-  })
 })
 
 test('a daily look that fails leaves what was known, and the same version is not news again', async () => {
@@ -68,11 +57,4 @@ test('a daily look that fails leaves what was known, and the same version is not
   const afterFailure = now()?.step
   said.error = undefined
   expect([afterFailure, await updates.lookQuietly()]).toEqual(['available', undefined])
-})
-
-test('what is found while another channel is chosen does not count', async () => {
-  const { updates, said, until } = world()
-  updates.act('look')
-  said.channel = 'beta'
-  await until('unknown')
 })
