@@ -77,31 +77,6 @@ test('entries that came before are added below, without an end at the first page
   ])
 })
 
-test('what happens before the answer is among it, and nothing that was shown goes away', async () => {
-  await using window = await show(scenes.activity)
-  const { page, agent } = window
-  await page.getByText('Agent 1.2.3 started.').waitFor()
-  const before = asked(agent)
-  agent.replies.history = ({ limit = 50 }) => {
-    const entries = agent.known.history?.entries ?? []
-    return { entries: entries.slice(0, limit), hasMore: entries.length > limit }
-  }
-  agent.held.add('history')
-  happens(agent, 'It crashed at noon.')
-  await eventually(() => asked(agent) === before + 1)
-  happens(agent, 'It crashed again.')
-  happens(agent, 'It crashed in the evening.')
-  agent.release('history')
-  agent.held.clear()
-  await page.getByText('It crashed in the evening.').waitFor()
-  await eventually(() => asked(agent) === before + 2)
-  const texts = await messages(page)
-  expect([texts.slice(0, 4), texts.at(-1)]).toEqual([
-    ['It crashed in the evening.', 'It crashed again.', 'It crashed at noon.', 'It serves requests after 4.2 s.'],
-    'Agent 1.2.3 started.',
-  ])
-})
-
 test('an entry leads to its service while it is there, and the filter is as it was after the way back', async () => {
   await using window = await show(scenes.activity)
   const { page, agent } = window

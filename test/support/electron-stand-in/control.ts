@@ -12,7 +12,6 @@ import { plain } from './page.ts'
 import { clickElsewhere, clickIcon, iconClick, refuseFocus } from './person.ts'
 import { announce, powerEvents } from './power-monitor.ts'
 import { answerFor } from './protocol.ts'
-import { screen } from './screen.ts'
 import { permissionsOf } from './session.ts'
 import { opened } from './shell.ts'
 import { trayNow, type Tray } from './tray.ts'
@@ -38,10 +37,6 @@ export const controlRequest = z.discriminatedUnion('do', [
   /** Of the whole machine. */
   z.object({ do: z.literal('power'), event: z.enum(powerEvents) }),
   z.object({ do: z.literal('moveIcon'), bounds: rectangle }),
-  z.object({
-    do: z.literal('displays'),
-    displays: z.array(z.object({ id: z.number(), bounds: rectangle, workArea: rectangle })),
-  }),
   z.object({ do: z.literal('appearance'), is: z.enum(['light', 'dark']) }),
   z.object({ do: z.literal('crashPage') }),
   z.object({ do: z.literal('closeWindow') }),
@@ -149,9 +144,6 @@ async function carryOut(request: z.output<typeof controlRequest>): Promise<unkno
       return undefined
     case 'moveIcon':
       tray?.moveTo(request.bounds)
-      return undefined
-    case 'displays':
-      screen.change(request.displays)
       return undefined
     case 'appearance':
       nativeTheme.become(request.is)

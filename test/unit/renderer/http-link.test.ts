@@ -48,40 +48,6 @@ test('a page without access, or whose access has ended, says where to get it', a
   await expect(link.snapshot()).rejects.toThrow('run `metal-agent ui` and open the address it prints')
 })
 
-test('a command, a query and a log travel as the contract says', async () => {
-  const log = { lines: ['hello'], start: { fileId: 'a', offset: 0 }, end: { fileId: 'a', offset: 6 } }
-  await using server = await serve({
-    ...session,
-    '/api/command': answer(200, { outcome: 'done', message: 'Done.' }),
-    '/api/query': answer(200, log),
-    '/api/stream': (_, response) =>
-      response.end(`${JSON.stringify({ type: 'next', item: log })}\n${JSON.stringify(goodbye)}\n`),
-  })
-  const link = linkOverHttp(server.page('t-1'))
-  const service = { namespace: 'default', name: 'qwen' }
-  const items: unknown[] = []
-  const answers = [
-    await link.command({ name: 'stop', service }, '11111111-1111-4111-8111-111111111111'),
-    await link.query({ name: 'log', service }),
-    await new Promise((end) =>
-      link.stream({ name: 'log', service, from: log.end }, { next: (item) => items.push(item), end }),
-    ),
-  ]
-  expect({ answers, items, heard: server.heard.slice(1) }).toEqual({
-    answers: [
-      { outcome: 'done', message: 'Done.' },
-      log,
-      expect.objectContaining({ code: 'gone', message: goodbye.message }),
-    ],
-    items: [log],
-    heard: [
-      'POST /api/command Bearer b-1 {"requestId":"11111111-1111-4111-8111-111111111111","command":{"name":"stop","service":{"namespace":"default","name":"qwen"}}}',
-      'POST /api/query Bearer b-1 {"name":"log","service":{"namespace":"default","name":"qwen"}}',
-      'POST /api/stream Bearer b-1 {"name":"log","service":{"namespace":"default","name":"qwen"},"from":{"fileId":"a","offset":6}}',
-    ],
-  })
-})
-
 test.each([
   { what: 'breaks off', rest: (response: ServerResponse) => response.destroy(), code: 'gone' },
   { what: 'ends without a word', rest: (response: ServerResponse) => response.end(), code: 'gone' },
@@ -120,26 +86,6 @@ test('a stream that falls silent has lost its agent', async () => {
   const ended = new Promise((end) => linkOverHttp(server.page('t-1')).follow({ next: () => undefined, end }))
   await vi.advanceTimersByTimeAsync(2 * heartbeatMs)
   expect(await ended).toMatchObject({ code: 'gone' })
-})
-
-test('who has left hears nothing more, and the agent learns of it', async () => {
-  let left = false
-  await using server = await serve({
-    ...session,
-    '/api/follow': (_, response) => {
-      response.write(`${JSON.stringify({ type: 'next', item: sampleSnapshot() })}\n`)
-      response.on('close', () => (left = true))
-    },
-  })
-  const heard: string[] = []
-  const leave = linkOverHttp(server.page('t-1')).follow({
-    next: () => heard.push('next'),
-    end: () => heard.push('end'),
-  })
-  await eventually(() => heard.length === 1)
-  leave()
-  await eventually(() => left)
-  expect(heard).toEqual(['next'])
 })
 
 test('the token is taken out of the address bar', () => {
