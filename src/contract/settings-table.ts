@@ -215,7 +215,7 @@ const serverRows = {
     section: 'Runtimes',
     flag: 'drain-timeout',
     title: 'Time for requests to finish',
-    help: 'A server that stops cuts off requests after this time; 0s at once.',
+    help: 'A server that stops cuts off requests after this time; 0s means at once.',
     counts: 'nextServer',
     trust: 'page',
   },
@@ -406,7 +406,7 @@ const powerRows = {
     default: 'powermetrics',
     section: 'Power',
     flag: 'power-source',
-    title: 'Measure power with',
+    title: 'Program that measures power',
     help: 'The powermetrics of macOS needs root; macmon does not, and is installed by brew install macmon.',
     counts: 'now',
     // It chooses which program is run, and whether root runs it.

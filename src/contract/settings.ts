@@ -83,8 +83,8 @@ interface SettingTexts {
 
 /** All that is told of a setting, whatever its value: for who reads it in lines. */
 export function settingText({ title, help, more, choices = {} }: SettingTexts): string {
-  const meanings = Object.entries(choices).flatMap(([value, meaning]) =>
-    meaning.toLowerCase() === value ? [] : [`${value}: ${meaning.charAt(0).toLowerCase()}${meaning.slice(1)}`],
+  const meanings = Object.entries(choices).map(([value, meaning]) =>
+    meaning.toLowerCase() === value ? value : `${value}: ${meaning.charAt(0).toLowerCase()}${meaning.slice(1)}`,
   )
   const sentences = [`${title}.`, help, more, meanings.length > 0 ? `${meanings.join('; ')}.` : undefined]
   return sentences.filter((sentence) => sentence !== undefined).join(' ')

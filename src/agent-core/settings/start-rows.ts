@@ -60,7 +60,7 @@ const listenerRows = {
     defaultMeans: 'none',
     section: 'Network',
     flag: 'metrics-address',
-    title: 'Listen for Prometheus at',
+    title: 'Address for Prometheus',
     help: 'Prometheus on the network gets /metrics at this address and port, and nothing else.',
     more: 'It must send the token in metrics-token of the state folder.',
   },
@@ -219,6 +219,7 @@ export const startRows = {
     flag: 'allow-unsafe-extra-args',
     title: 'Pass on unsafe arguments',
     help: 'Whoever may write an InferenceService can then run programs, and read and write files, as this user.',
+    more: 'These are arguments of spec.extraArgs that do so, or that are unknown.',
   },
   allowedEnv: {
     kind: 'list',
