@@ -147,7 +147,6 @@ const faces = {
     'llama-server-flags',
     'mlx-lm',
     'mlx-server',
-    'omlx-settings',
     'resolution',
     'runtime',
     'runtimes',

@@ -17,8 +17,6 @@ export interface OmlxScript {
   readonly loadMs?: number
   /** From its start, pinned models are loaded for so long. */
   readonly preloadMs?: number
-  /** A model that no request asked for so long leaves memory. */
-  readonly ttlMs?: number
   readonly tokenMs?: number
   /** It listens only then. */
   readonly startMs?: number

@@ -13,7 +13,7 @@ export const answerWithinMs = 2_000
 /** A list of thousands of models; beyond that it is another program. */
 const maxAnswerBytes = 8 * 1024 * 1024
 const maxLineBytes = 64 * 1024
-export const maxSaidBytes = 500
+const maxSaidBytes = 500
 
 export interface Question {
   readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'

@@ -5,13 +5,12 @@ import { homedir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { z } from 'zod'
-import { sentence } from '../../contract/clean-text.ts'
 import { formatBytes } from '../../contract/format.ts'
 import { errorCode } from '../util/error-code.ts'
 import { maxOllamaTextBytes, ollamaTexts } from '../models/source.ts'
 import { parseJson, readIfThere } from '../util/files.ts'
 import type { Daemon, DaemonAddress, DaemonContent, HoldOptions } from './daemon.ts'
-import { answerWithinMs, asSentence, DaemonHttp, maxSaidBytes, type Answer } from './daemon-http.ts'
+import { answerWithinMs, asSentence, DaemonHttp, type Answer } from './daemon-http.ts'
 
 const versionAnswer = z.object({ version: z.string().min(1).max(100) })
 const tagsAnswer = z.object({
@@ -20,8 +19,6 @@ const tagsAnswer = z.object({
       z.object({
         name: z.string().max(1_000),
         digest: z.string().max(200),
-        remote_host: z.string().max(1_000).optional(),
-        remote_model: z.string().max(1_000).optional(),
       }),
     )
     .nullable()
@@ -67,27 +64,18 @@ export class Ollama implements Daemon {
   async hold(content: DaemonContent, { signal, needed, onStep }: HoldOptions): Promise<string> {
     const { name } = content
     const tags = await this.#tags(signal)
-    for (const { name: other } of tags.filter((tag) => isForgotten(content, tag.name, needed()))) {
+    for (const { name: other } of tags.filter((tag) => isForgotten(name, tag.name, needed()))) {
       await this.remove(other, signal)
     }
     const known = tags.find((tag) => canonicalName(tag.name) === canonicalName(name))
-    const remote = known?.remote_host ?? known?.remote_model
-    if (remote !== undefined && remote !== '') {
-      throw this.#http.failed(
-        `${name} is answered by ${sentence(remote, maxSaidBytes)} and not by this machine: choose a model that runs here.`,
-      )
-    }
-    if (known === undefined) {
-      if (content.files.length === 0) throw this.#http.failed(`it has no model ${name}.`)
-      await this.#make(content, { signal, onStep })
-    }
-    if (content.isOurs) await this.#refuseRivals(name, needed(), signal)
+    if (known === undefined) await this.#make(content, { signal, onStep })
+    await this.#refuseRivals(name, needed(), signal)
     onStep(`${this.title} loads ${name}`)
     const load = await this.#runModel(name, keepLoaded, signal)
     if (load.status !== 200) throw this.#refused(load, `${name} could not be loaded`)
     // By that name it is unloaded, so that whoever has it too must be known to need it.
     const { name: loaded = name } = (await this.#inMemory(name, signal)) ?? {}
-    const isShared = content.isOurs && canonicalName(loaded) !== canonicalName(name)
+    const isShared = canonicalName(loaded) !== canonicalName(name)
     // Names that are given here have no tag.
     return isShared && needed().has(canonicalName(loaded)) ? loaded.replace(/:latest$/, '') : name
   }
@@ -240,9 +228,9 @@ const statusLine = z.object({ status: z.string() })
 const removeWithinMs = 30_000
 
 /** A model of ours that an agent before this one left. */
-function isForgotten({ name, isOurs }: DaemonContent, other: string, needed: ReadonlySet<string>): boolean {
+function isForgotten(name: string, other: string, needed: ReadonlySet<string>): boolean {
   const own = name.slice(0, name.indexOf('/') + 1)
-  return isOurs && other.startsWith(own) && !needed.has(canonicalName(other))
+  return other.startsWith(own) && !needed.has(canonicalName(other))
 }
 
 /** `host/namespace/model:tag`, as Ollama completes and compares it. */

@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { mkdir, rm, stat, symlink } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
@@ -320,12 +320,9 @@ async function identityOf(folder: string): Promise<string | undefined> {
 /** The folder of an oMLX of this person, as oMLX itself finds it. */
 export function omlxBasePath(env: NodeJS.ProcessEnv = process.env, home = homedir()): string {
   const moved = join(home, 'Library', 'Application Support', 'oMLX', 'base-path')
-  const said = [env['OMLX_BASE_PATH'], textNow(moved, maxPathBytes)?.trim()].find((one) => one)
+  const said = [env['OMLX_BASE_PATH'], textNow(moved)?.trim()].find((one) => one)
   return said === undefined ? join(home, '.omlx') : resolve(said.replace(/^~(?=\/|$)/, home))
 }
-
-const maxPathBytes = 4_096
-const maxSettingsBytes = 1024 * 1024
 
 /** As any header may have it. */
 const settingsText = z.object({
@@ -342,21 +339,14 @@ function apiKeyIn(settingsFile: string): string | undefined {
   return settingsText.safeParse(jsonNow(settingsFile)).data?.auth.api_key
 }
 
-const jsonNow = (file: string): unknown => parseJson(textNow(file, maxSettingsBytes) ?? '')
+const jsonNow = (file: string): unknown => parseJson(textNow(file) ?? '')
 
-/** In this turn, since the gateway is told at once. Undefined where there is no such file, or none that can be what is looked for. */
-function textNow(file: string, maxBytes: number): string | undefined {
-  let descriptor: number
+/** In this turn, since the gateway is told at once. Undefined where there is no such file. */
+function textNow(file: string): string | undefined {
   try {
-    descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK)
+    return readFileSync(file, 'utf8')
   } catch (error) {
     if (errorCode(error) !== undefined) return undefined
     throw error
-  }
-  try {
-    const found = fstatSync(descriptor)
-    return found.isFile() && found.size <= maxBytes ? readFileSync(descriptor, 'utf8') : undefined
-  } finally {
-    closeSync(descriptor)
   }
 }

@@ -4,7 +4,7 @@
 const { existsSync, readdirSync, readFileSync, statSync } = require('node:fs')
 const { createServer } = require('node:http')
 const { join } = require('node:path')
-const { setInterval, setTimeout } = require('node:timers')
+const { setTimeout } = require('node:timers')
 const { URL } = require('node:url')
 const { say, json, text, body, chatShape, complete } = require('./sample-answers.cjs')
 
@@ -20,7 +20,7 @@ for (let at = 0; at < words.length; at += 2) {
   flags.set(words[at], words[at + 1])
 }
 const base = flags.get('--base-path') ?? process.env.OMLX_BASE_PATH
-const { loadMs = 0, preloadMs = 0, ttlMs, tokenMs, startMs = 0 } = JSON.parse(process.env.SAMPLE_SCRIPT || '{}')
+const { loadMs = 0, preloadMs = 0, tokenMs, startMs = 0 } = JSON.parse(process.env.SAMPLE_SCRIPT || '{}')
 let lastSaved = '{}'
 /** A file that is being written says what it said before. */
 const readSaved = () => {
@@ -81,9 +81,7 @@ async function load(model) {
       throw refuse(409, `Model '${model.id}' is unavailable after a previous load failure: ${model.failure}. ${again}`)
     }
     if (model.loaded) return
-    const { model_type: type, sample } = JSON.parse(readFileSync(join(model.model_path, 'config.json'), 'utf8'))
-    if (sample === 'too big')
-      throw refuse(507, `Cannot load ${model.id}: projected memory 99.00GB would exceed the ceiling`)
+    const { model_type: type } = JSON.parse(readFileSync(join(model.model_path, 'config.json'), 'utf8'))
     model.is_loading = true
     await later(loadMs)
     model.is_loading = false
@@ -108,15 +106,6 @@ function unload(model) {
 }
 
 const busy = () => [...models.values()].reduce((sum, { streams }) => sum + streams.size, 0)
-
-if (ttlMs !== undefined) {
-  setInterval(() => {
-    for (const model of models.values()) {
-      const isIdle = model.loaded && model.streams.size === 0 && Date.now() / 1_000 - model.last_access > ttlMs / 1_000
-      if (isIdle) unload(model)
-    }
-  }, ttlMs / 4)
-}
 
 function requireKey({ headers }) {
   const { api_key: key } = settings().auth

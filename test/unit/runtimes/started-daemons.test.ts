@@ -37,7 +37,6 @@ async function machine({
   }
   const drained: string[] = []
   const agents: StartedDaemons[] = []
-  let changes = 0
   stack.defer(async () => {
     for (const one of agents) await one.stop()
   })
@@ -49,7 +48,7 @@ async function machine({
       drain: async (runtime) => {
         drained.push(`${runtime} at ${(await listener()) === undefined ? 'its end' : 'work'}`)
       },
-      onChange: () => (changes += 1),
+      onChange: () => undefined,
     })
     agents.push(daemons)
     return daemons
@@ -68,48 +67,10 @@ async function machine({
   }
   const owned = stack.move()
   return {
-    ...{ folder: folder.dir, port, settings, drained, agent, listener, found, answering, why },
-    changes: () => changes,
+    ...{ settings, drained, agent, listener, answering, why },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
 }
-
-test('an Ollama that is wanted is started, says so meanwhile, is started again after a crash, and ends in good order with the agent', async () => {
-  await using there = await machine()
-  const daemons = there.agent()
-  expect(await there.why(daemons)).toBe('Ollama is being started here (--ollama-start).')
-  expect(await begin(daemons)).toEqual([])
-  const first = await there.answering(daemons)
-  // It was seen to be ready.
-  await eventually(() => there.changes() > 0)
-  process.kill(first, 'SIGKILL')
-  const second = await there.answering(daemons, first)
-  expect([second === first, daemons.notices()]).toEqual([false, []])
-  await daemons.stop()
-  expect(await there.listener()).toBeUndefined()
-})
-
-test('the next agent takes over what one left running, and ends it where a person switched it off meanwhile, after its models', async () => {
-  await using there = await machine()
-  const first = there.agent()
-  await begin(first)
-  const pid = await there.answering(first)
-  await first.letGo()
-  expect(await there.listener()).toBe(pid)
-  const second = there.agent()
-  await begin(second)
-  expect(await there.answering(second)).toBe(pid)
-  await second.letGo()
-  there.settings.ollamaStart = false
-  const third = there.agent()
-  await begin(third)
-  await eventually(async () => (await there.listener()) === undefined)
-  expect(there.drained).toEqual(['ollama at work'])
-  await eventually(async () => /^Ollama does not run at .*--ollama-start/.test(await there.why(third)))
-  there.settings.ollamaStart = true
-  third.settingsChanged()
-  expect(await there.answering(third)).not.toBe(pid)
-})
 
 test('one that a person runs is used and never ended; once it is gone one is started', async () => {
   await using theirs = await OllamaOfPerson.start(executable)

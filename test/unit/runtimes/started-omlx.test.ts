@@ -3,17 +3,14 @@ import { dirname, join } from 'node:path'
 import { expect, test, vi } from 'vitest'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { StartedDaemons } from '../../../src/agent-core/runtimes/started-daemons.ts'
-import { adoptServers } from '../../../src/agent-core/servers/adoption.ts'
 import { daemonAt } from '../../../src/agent-core/servers/daemons.ts'
-import { Ledger } from '../../../src/agent-core/servers/ledger.ts'
-import { Servers } from '../../../src/agent-core/servers/servers.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
 import { writeMlxModel } from '../../support/mlx-writer.ts'
 import { OmlxOfPerson, type OmlxScript, sampleOmlxPath } from '../../support/omlx.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { hurried, impatient, launchAt as launchIn } from '../servers/daemon-suite.ts'
+import { hurried, launchAt as launchIn } from '../servers/daemon-suite.ts'
 import { ServerRoom } from '../servers/server-room.ts'
 
 const platform = hostPlatform()
@@ -32,7 +29,7 @@ async function scripted(folder: string, script: OmlxScript): Promise<string> {
   return program
 }
 
-/** A machine on which a person wants an oMLX at a port, with agents that start it, one after the other. */
+/** A machine on which a person wants an oMLX at a port, with an agent that starts it. */
 async function machine({ port: given, script, startupStallMs = 60_000 }: MachineOptions = {}) {
   await using stack = new AsyncDisposableStack()
   const folder = stack.use(await temporaryFolder())
@@ -43,24 +40,13 @@ async function machine({ port: given, script, startupStallMs = 60_000 }: Machine
     ...{ ollamaStart: false, ollamaPort: 0, omlxStart: true, omlxPort: port, startupStallMs },
     omlxBin: script ? await scripted(folder.dir, script) : sampleOmlxPath,
   }
-  const agents: StartedDaemons[] = []
-  let changes = 0
-  stack.defer(async () => {
-    for (const one of agents) await one.stop()
+  const daemons = new StartedDaemons({
+    ...{ platform, log: silentLog, stateDir, lookEveryMs: 50, env: process.env, settings: () => settings },
+    random: () => 0,
+    drain: async () => void (await room.servers.stopAll()),
+    onChange: () => undefined,
   })
-  /** `servers`: those of the same agent. */
-  const agent = (servers: () => Servers) => {
-    const options = { platform, log: silentLog, stateDir, lookEveryMs: 50, env: process.env, settings: () => settings }
-    const daemons = new StartedDaemons({
-      ...options,
-      random: () => 0,
-      drain: async () => void (await servers().stopAll()),
-      onChange: () => (changes += 1),
-    })
-    agents.push(daemons)
-    return daemons
-  }
-  const daemons: StartedDaemons = agent(() => room.servers)
+  stack.defer(() => daemons.stop())
   expect(await daemons.adopt()).toEqual([])
   daemons.begin()
   const room: ServerRoom = stack.use(
@@ -72,8 +58,7 @@ async function machine({ port: given, script, startupStallMs = 60_000 }: Machine
   const home = join(stateDir, 'daemons', 'omlx')
   const owned = stack.move()
   return {
-    ...{ folder: folder.dir, home, port, daemons, room, settings, agent, listener },
-    changes: () => changes,
+    ...{ home, port, daemons, room },
     /** The process that answers, once another than `but` does. */
     answering: (but?: number) =>
       eventually(async () => {
@@ -87,7 +72,6 @@ async function machine({ port: given, script, startupStallMs = 60_000 }: Machine
       await writeMlxModel(join(folder.dir, at))
       return join(folder.dir, at)
     },
-    logOf: async (key = 'a/b') => readFile(room.servers.logFileOf(key) ?? '', 'utf8'),
     [Symbol.asyncDispose]: async () => {
       await owned.disposeAsync()
       vi.unstubAllEnvs()
@@ -182,40 +166,4 @@ test('a model that it could not list at first is linked once', async () => {
   room.servers.start('a/b', await there.launch(folder))
   await room.reached('ready', { from })
   expect(await readdir(join(home, 'models'))).toEqual(['apples'])
-})
-
-test('one that was switched off while no agent ran is asked with its own key by the next one, which unloads its models and ends it', async () => {
-  await using there = await machine()
-  const { room, daemons } = there
-  await there.answering()
-  room.servers.start('a/b', await there.launch(await there.model('apples')))
-  await room.reached('ready')
-  await room.servers.letGo()
-  await daemons.letGo()
-  there.settings.omlxStart = false
-  // A person has one of their own too, with another key.
-  await mkdir(join(there.folder, 'nobody'))
-  await writeFile(join(there.folder, 'nobody', 'settings.json'), '{"auth":{"api_key":"of-the-person"}}')
-
-  const ledger = new Ledger({ file: join(room.folder, 'ledger.json'), platform, log: silentLog })
-  const options = { platform, ledger, stateDir: room.folder, log: silentLog, liveness: impatient }
-  const next: StartedDaemons = there.agent(() => servers)
-  await using servers = new Servers({
-    ...{ ...options, daemons: (runtime, address) => daemonAt(runtime, address, next.own(runtime)) },
-  })
-  const before = there.changes()
-  await next.adopt()
-  // It is seen to answer before its models are known, and is not ended yet.
-  await eventually(() => there.changes() > before)
-  await adoptServers({ ledger, servers, platform, log: silentLog, stateDir: room.folder, rules: () => ({}) })
-  const ends: unknown[] = []
-  servers.onChange((_key, state) => {
-    if (state.kind === 'exited') ends.push([state.cause, state.left])
-  })
-  next.begin()
-  await eventually(async () => (await there.listener()) === undefined)
-  expect(ends).toEqual([
-    ['stopped', undefined],
-    ['stopped', undefined],
-  ])
 })

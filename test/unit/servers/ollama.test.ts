@@ -3,7 +3,6 @@ import type { ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { canonicalName } from '../../../src/agent-core/servers/ollama.ts'
-import { eventually } from '../../support/eventually.ts'
 import { writeLlamaGguf } from '../../support/gguf-writer.ts'
 import { OllamaOfPerson } from '../../support/ollama.ts'
 import { SampleOllama } from '../../support/sample-ollama.ts'
@@ -45,21 +44,6 @@ describe('the real Ollama', () => {
     made: (ollama) => ollama.models(),
     drop: (ollama, name) => ollama.ask('POST', '/api/generate', { model: name, keep_alive: 0 }),
     version: /^\d+\.\d+\.\d+/,
-  })
-
-  test('that came back without a model is given it again', async () => {
-    await using ollama = await OllamaOfPerson.start(executable)
-    await using room = await ServerRoom.create(hurried)
-    const launch = await launchAt(ollama.port)
-    room.servers.start('a/b', launch)
-    await room.reached('ready')
-    await ollama.stop()
-    await room.settled()
-    await ollama.start()
-    await ollama.ask('DELETE', '/api/delete', { model: launch.content.name })
-    const from = room.changes.length
-    room.servers.start('a/b', launch)
-    await room.reached('ready', { from })
   })
 
   test('is given a model of the store, loads it for good, and has neither it nor its file once it is stopped, but all that it had before', async () => {
@@ -277,30 +261,6 @@ describe('what answers where Ollama should', () => {
     },
   )
 
-  test('with another version than before serves on while it holds the model, and loads it again where it was started again', async () => {
-    await using sample = await SampleOllama.start()
-    await using room = await ServerRoom.create(hurried)
-    const launch = await launchAt(sample.port)
-    room.servers.start('a/b', launch)
-    const { readySince } = await room.reached('ready')
-    let looks = 0
-    sample.before = ({ url }) => {
-      if (url === '/api/ps') looks += 1
-      return false
-    }
-    sample.version = '1.0.0-rc1'
-    await eventually(() => looks > 3)
-    expect(room.servers.get('a/b')).toMatchObject({ kind: 'ready', healthy: true, readySince })
-    await sample.kill()
-    await sample.comeBack()
-    expect((await room.settled()).message).toMatch(
-      /^(Nothing is listening|Ollama at .* (broke the connection|no longer holds it in memory))/,
-    )
-    const from = room.changes.length
-    room.servers.start('a/b', launch)
-    await room.reached('ready', { from })
-  })
-
   test('whose disk fills while a file is sent says so, and has nothing of it', async () => {
     await using sample = await SampleOllama.start()
     await using room = await ServerRoom.create(hurried)
@@ -329,35 +289,6 @@ describe('what answers where Ollama should', () => {
     expect(sample.changes).toEqual([`POST /api/generate ${launch.content.name}`])
     await room.servers.stop('a/b')
     expect([sample.loaded, sample.models.size]).toEqual([[], 0])
-  })
-
-  test('that loads for ever and is silent otherwise is given up, with that sentence', async () => {
-    const port = await stranger((request, response) => {
-      if (request.url === '/api/tags') response.end('{"models":[]}')
-      else if (request.url === '/api/create') response.end('{"status":"success"}')
-      else if (request.method === 'HEAD') response.end()
-    })
-    await using room = await ServerRoom.create(hurried)
-    room.servers.start('a/b', await launchAt(port))
-    const { message, outOf } = await room.reached('exited')
-    expect([outOf, message]).toEqual(['start', `Ollama at 127.0.0.1:${port} does not answer.`])
-  })
-
-  test('and serves a model from elsewhere is not used: what clients ask would leave this machine', async () => {
-    const launched: string[] = []
-    const named = async (port: number) => (await launchAt(port)).content.name
-    const port = await stranger((request, response) => {
-      if (request.url === '/api/generate') launched.push(request.url)
-      void named(1).then((name) =>
-        response.end(
-          JSON.stringify({ models: [{ name: `${name}:latest`, digest: 'x', remote_host: 'https://elsewhere' }] }),
-        ),
-      )
-    })
-    await using room = await ServerRoom.create(hurried)
-    room.servers.start('a/b', await launchAt(port))
-    expect((await room.settled()).message).toMatch(/answered by https:\/\/elsewhere and not by this machine/)
-    expect(launched).toEqual([])
   })
 })
 
