@@ -3,12 +3,12 @@ import { ModelError } from './errors.ts'
 export type ContentKind =
   'empty' | 'gguf' | 'ggml' | 'safetensors' | 'zip' | 'pickle' | 'program' | 'html' | 'lfs-pointer' | 'text' | 'unknown'
 
-/** Bytes at the start of a file that `contentKindOf` wants to see. */
-export const kindLength = 512
+/** Bytes at the start of a file that tell what it is. */
+export const magicLength = 512
 
 /** What a file is, judged by its first bytes. */
 export function contentKindOf(bytes: Uint8Array): ContentKind {
-  const start = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, kindLength))
+  const start = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, magicLength))
   if (start.length === 0) return 'empty'
   const magic = start.toString('latin1', 0, 4)
   if (magic === 'GGUF') return 'gguf'
@@ -122,9 +122,6 @@ export function formatContradiction(format: string | undefined, kind: ContentKin
   return `spec.format says ${lower}, but the file is ${what}: set spec.format to ${found}, or let spec.source name ${modelsOf[lower] ?? 'another'}.`
 }
 
-/** Bytes at the start of a file that `isGguf` and `looksLikeHtml` want to see. */
-export const magicLength = 64
-
 export function expectsGguf(fileName: string): boolean {
   return fileName.toLowerCase().endsWith('.gguf')
 }
@@ -138,7 +135,7 @@ export function looksLikeHtml(start: Buffer): boolean {
   return /^\s*<(?:!doctype\s+html|html|head|!--)/i.test(start.toString('utf8'))
 }
 
-/** The file's first bytes, enough for `isGguf`. */
+/** The file's first bytes, enough for `contentKindOf`. */
 export async function firstBytes(path: string): Promise<Buffer> {
   await using handle = await open(path)
   const { buffer, bytesRead } = await handle.read(Buffer.alloc(magicLength), 0, magicLength, 0)

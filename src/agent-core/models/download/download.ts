@@ -158,13 +158,11 @@ async function fetchAll(job: Job): Promise<number> {
     if (partial.isWhole) return partial.writtenBytes
     await dropUnusable(job)
     try {
-      return await new Attempt(job).run()
+      const outcome = await new Attempt(job).run()
+      if (typeof outcome === 'number') return outcome
+      await startOver(job, outcome)
     } catch (error) {
       signal.throwIfAborted()
-      if (error instanceof StartOver) {
-        await startOver(job, error.why)
-        continue
-      }
       const failure = await storeError(error, space.name ?? dirname(partial.path), partial.remote.sizeBytes)
       failures = partial.writtenBytes > best ? 1 : failures + 1
       best = Math.max(best, partial.writtenBytes)
@@ -204,19 +202,11 @@ async function dropUnusable(job: Job): Promise<void> {
   await partial.startOver()
 }
 
-/** The server has another file than the one that was begun, or sends whole files only: the next attempt begins with an empty file. */
-class StartOver extends Error {
-  readonly why: 'changed' | 'no-ranges'
-
-  constructor(why: 'changed' | 'no-ranges') {
-    super(why)
-    this.name = 'StartOver'
-    this.why = why
-  }
-}
+/** Why the next attempt begins with an empty file: the server has another file than the one that was begun, or sends whole files only. */
+type Again = 'changed' | 'no-ranges'
 
 /** Throws ModelError where the file changes too often. */
-async function startOver({ partial, progress, learned, shown, options }: Job, why: StartOver['why']): Promise<void> {
+async function startOver({ partial, progress, learned, shown, options }: Job, why: Again): Promise<void> {
   if (why === 'no-ranges') {
     learned.ranges = false
     options.log.info('the server sends whole files only', { source: shown })
@@ -289,6 +279,7 @@ class Attempt {
   readonly #claimed = new Set<number>()
   /** Received and not yet written, by all connections. */
   #buffered = 0
+  #again: Again | undefined
   #failure: Error | undefined
   /** The latest error of a connection, where other connections took over its work. */
   #fault: ModelError | undefined
@@ -309,12 +300,13 @@ class Attempt {
     return this.#partial.writtenBytes + this.#buffered
   }
 
-  /** The file's size. Throws ModelError, StartOver, what the file system says, or the signal's reason. */
-  async run(): Promise<number> {
+  /** The file's size. Throws ModelError, what the file system says, or the signal's reason. */
+  async run(): Promise<number | Again> {
     this.#connect()
     while (this.#connections.size > 0) await Promise.all(this.#connections)
     this.#job.options.space.release(this)
     this.#job.options.signal.throwIfAborted()
+    if (this.#again !== undefined) return this.#again
     if (this.#failure !== undefined) throw this.#failure
     const { sizeBytes } = this.#partial.remote
     if (sizeBytes === 0 || this.#partial.isWhole) return this.#partial.writtenBytes
@@ -387,7 +379,9 @@ class Attempt {
     if (meaning.kind === 'changed' || meaning.kind === 'no-ranges') {
       // A login page or a captive portal in place of the file is no reason to throw away the partial file.
       if (status === 200) this.#checkStart(await body.start(contentLength(headers)), type)
-      throw new StartOver(meaning.kind)
+      this.#again = meaning.kind
+      this.#ending.abort()
+      return
     }
     const { remote } = meaning
     const total = remote.sizeBytes

@@ -83,7 +83,7 @@ export class Login {
 }
 
 /** The address for the request itself, whose login goes into its headers. */
-export function withoutLogin(address: string): URL {
+function withoutLogin(address: string): URL {
   const url = new URL(address)
   url.username = ''
   url.password = ''

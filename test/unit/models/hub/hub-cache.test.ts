@@ -83,7 +83,7 @@ describe('a file that is in another cache already', () => {
     const path = join(folder.dir, model, 'blobs', sha256)
     await mkdir(dirname(path), { recursive: true })
     await writeFile(path, '')
-    const sizeBytes = 64 * 1024 ** 2
+    const sizeBytes = 512 * 1024 ** 2
     await truncate(path, sizeBytes)
     const before = performance.eventLoopUtilization()
     const { signal } = new AbortController()
