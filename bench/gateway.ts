@@ -246,7 +246,7 @@ async function startGateway(
   const access = { servicePorts: [80], key: 'none' as const }
   const route: GatewayRoute = {
     ...{ namespace: 'default', name: 'engine', runtime: 'llama-server', names: [], port: enginePort },
-    ...(isForRelays && { relay: { is: 'alone', isHealthy: true }, published: { engines: [], access } }),
+    ...(isForRelays && { relay: { is: 'alone', isHealthy: true }, published: { access } }),
   }
   const ingress = isForRelays ? { port: await freePort(), told: await ingressIn(folder) } : undefined
   let tell = (): void => undefined

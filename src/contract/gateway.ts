@@ -161,17 +161,15 @@ export const gatewayRoute = z.object({
        * The engine at 127.0.0.1, or none: the gateway listens at the same port of the published address, and applies the rules of its runtime. A daemon has several models at one port of its own (`at`), and each has
        * a name there.
        */
-      engines: z
-        .array(
-          z.object({
-            port,
-            runtime: z.string().max(100),
-            at: port.optional(),
-            model: z.string().max(1_024).optional(),
-            engineKey: engineKey.optional(),
-          }),
-        )
-        .max(3),
+      engine: z
+        .object({
+          port,
+          runtime: z.string().max(100),
+          at: port.optional(),
+          model: z.string().max(1_024).optional(),
+          engineKey: engineKey.optional(),
+        })
+        .optional(),
       /** Absent while the agent does not know it; the last known value then stays. */
       access: publishedAccess.optional(),
     })

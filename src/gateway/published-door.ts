@@ -57,7 +57,7 @@ export class PublishedDoor extends Door {
       return [key, serviceNow(route, this.#services.get(key), this.#now())] as const
     })
     this.#services = new Map(services)
-    const entrances = isOpen ? services.flatMap(([, service]) => entrancesOf(service)) : []
+    const entrances = isOpen ? services.flatMap(([, service]) => entranceOf(service) ?? []) : []
     this.#entrances = new Map(entrances.map((one) => [keyOf(one.service.address, one.port), one]))
     return entrances.flatMap(({ service: { address: host }, port }) =>
       host === undefined ? [] : [{ host, port, onConnection: (socket: Socket) => this.connect(socket) }],
@@ -138,10 +138,11 @@ function serviceNow(route: GatewayRoute, before: Service | undefined, now: numbe
   return { route, access, address: published?.address ?? before?.address, asked }
 }
 
-const entrancesOf = (service: Service): Entrance[] =>
-  service.address === undefined || service.route.relay?.is === 'alone'
-    ? []
-    : (service.route.published?.engines ?? []).map((engine) => ({ service, ...engine }))
+function entranceOf(service: Service): Entrance | undefined {
+  const { address, route } = service
+  const engine = route.relay?.is === 'alone' ? undefined : route.published?.engine
+  return address !== undefined && engine ? { service, ...engine } : undefined
+}
 
 /**
  * A page that has its own name lead to this machine sends that name with the port that it connects to. So a name that could be somebody's in

@@ -51,7 +51,7 @@ test('a page whose name is made to lead to this machine reaches no model, at nei
     namespace: 'ai',
     published: {
       address: published,
-      engines: [{ port: quick.port, runtime: 'llama-server' }],
+      engine: { port: quick.port, runtime: 'llama-server' },
       access: { servicePorts: [8080], key: 'none' },
     },
   })

@@ -507,7 +507,7 @@ export class Gateway implements AsyncDisposable {
 }
 
 const enginesOf = ({ published }: GatewayRoute) =>
-  published ? published.engines.map(({ port }) => ({ address: published.address, port })) : []
+  published?.engine ? [{ address: published.address, port: published.engine.port }] : []
 
 const maxLogBytes = 1_048_576
 const maxPidBytes = 20

@@ -22,7 +22,7 @@ type Published = NonNullable<GatewayRoute['published']>
 export interface RoutesOptions {
   readonly servers: Pick<Servers, 'state' | 'get' | 'hostOf' | 'commandOf' | 'runtimeOf' | 'engineOf' | 'apiKeyOf'>
   /** The published address and how the service is reached there, as far as they are known; undefined where there is no such address. */
-  readonly published: (key: string) => Omit<Published, 'engines'> | undefined
+  readonly published: (key: string) => Omit<Published, 'engine'> | undefined
   /** How relays reach the service; undefined where they do not. */
   readonly relayed?: (key: string) => RelayAccess['is'] | undefined
 }
@@ -96,10 +96,10 @@ export class Routes {
     const daemon = servers.engineOf(key)
     const at = daemon && { at: daemon.port, model: daemon.model, ...this.#key(key) }
     const isLocal = port !== undefined && servers.hostOf(key) === loopback
-    const engines = isLocal ? [{ port, runtime: servers.runtimeOf(key), ...at }] : []
+    const engine = isLocal ? { port, runtime: servers.runtimeOf(key), ...at } : undefined
     const isRelayed = relayed === 'beside' || relayed === 'alone'
-    const where = engines.length === 0 && !isRelayed ? undefined : published(key)
-    return where ? { published: { ...where, engines } } : {}
+    const where = engine || isRelayed ? published(key) : undefined
+    return where ? { published: { ...where, ...(engine && { engine }) } } : {}
   }
 
   #key(key: string): Pick<GatewayRoute, 'engineKey'> {

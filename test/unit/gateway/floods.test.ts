@@ -137,7 +137,7 @@ describe('a relay', () => {
     const access = { servicePorts: [80], key: 'none' as const }
     const route = routeTo('one', one.port, {
       relay: { is: 'alone', isHealthy: true },
-      published: { engines: [], access },
+      published: { access },
     })
     const told: ToGateway = {
       ...{ type: 'routes', port, routes: [route] },

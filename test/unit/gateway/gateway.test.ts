@@ -124,7 +124,7 @@ describe('in this process', () => {
       tokens: [{ namespace: 'default', token: createHash('sha256').update(token).digest('hex') }],
     })
     const relayed = (at: number | undefined, is: RelayAccess['is'] = 'alone') =>
-      routeTo('quick', at, { relay: { is, isHealthy: true }, published: { engines: [], access: openToAll } })
+      routeTo('quick', at, { relay: { is, isHealthy: true }, published: { access: openToAll } })
 
     /** 0 where nobody takes the connection. */
     async function relayStatus(token = 't1', path = '/health'): Promise<number> {
@@ -188,10 +188,10 @@ describe('in this process', () => {
         const ended = run()
         const first = await agent()
         const address = '127.0.0.2'
-        const engines = [{ port: quick.port, runtime: 'llama-server' }]
+        const entrance = { port: quick.port, runtime: 'llama-server' }
         const reached = (is: RelayAccess['is']) => ({
           ...relayed(quick.port, is),
-          published: { address, engines, access: openToAll },
+          published: { address, engine: entrance, access: openToAll },
         })
         const atDoors = async (): Promise<number[]> => [await statusAt(address, quick.port), await relayStatus()]
         first.send({ type: 'routes', port, routes: [reached('beside')], ingress: ingress() })
@@ -292,9 +292,9 @@ describe('in this process', () => {
         const ended = run()
         const first = await agent()
         const address = '127.0.0.2'
-        const engines = [{ port: quick.port, runtime: 'llama-server' }]
+        const entrance = { port: quick.port, runtime: 'llama-server' }
         const access = { servicePorts: [8080], key: 'none' as const }
-        await first.tell(routeTo('quick', quick.port, { published: { address, engines, access } }))
+        await first.tell(routeTo('quick', quick.port, { published: { address, engine: entrance, access } }))
         const atDoors = () => Promise.all([statusAt(address, quick.port), statusAt('127.0.0.1', port)])
         await eventually(async () => isDeepStrictEqual(await atDoors(), [200, 200]))
         await passes(100)
@@ -323,7 +323,7 @@ describe('in this process', () => {
       const ingress = { port: ingressPort, certificate, key, tokens }
       const route = routeTo('quick', quick.port, {
         relay: { is: 'alone', isHealthy: true },
-        published: { engines: [], access: openToAll },
+        published: { access: openToAll },
       })
       first.send({ type: 'routes', port, routes: [route], ingress })
       const connections = new TlsAgent({ rejectUnauthorized: false })

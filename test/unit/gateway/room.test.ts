@@ -319,7 +319,7 @@ describe('a gateway of another version', () => {
     const routeWith = (key: string): GatewayRoute =>
       routeTo('quick', quick.port, {
         published: {
-          ...{ address, engines: [{ port: quick.port, runtime: 'llama-server' }] },
+          ...{ address, engine: { port: quick.port, runtime: 'llama-server' } },
           access: { servicePorts: [80], key: digest(key) },
         },
       })
@@ -352,17 +352,17 @@ describe('a gateway of another version', () => {
     'still knows where it listens when the next agent learns its own address later',
     async () => {
       const address = '127.0.0.2'
-      const engines = [{ port: quick.port, runtime: 'llama-server' }]
-      routes = [routeTo('quick', quick.port, { published: { address, engines } })]
+      const entrance = { port: quick.port, runtime: 'llama-server' }
+      routes = [routeTo('quick', quick.port, { published: { address, engine: entrance } })]
       const first = room()
       await eventually(() => first.door(address, quick.port).kind === 'open')
       await first[Symbol.asyncDispose]()
-      routes = [routeTo('quick', quick.port, { published: { engines } })]
+      routes = [routeTo('quick', quick.port, { published: { engine: entrance } })]
       const next = room()
       await eventually(() => next.door(address, quick.port).kind === 'open')
       routes = [...routes, routeTo('another', undefined)]
       next.routesChanged()
-      routes = [routeTo('quick', quick.port, { published: { address, engines } })]
+      routes = [routeTo('quick', quick.port, { published: { address, engine: entrance } })]
       next.routesChanged()
       await eventually(() => next.door(address, quick.port).kind === 'open')
       await next.end()
@@ -453,7 +453,7 @@ describe('with relays', () => {
     const routesNow = (): GatewayRoute[] => {
       const is = relays.how(key)
       const relay = is && { relay: { is, isHealthy: true } }
-      return [routeTo('quick', quick.port, { ...relay, published: { engines: [], access } })]
+      return [routeTo('quick', quick.port, { ...relay, published: { access } })]
     }
     const gateway = room({ routes: routesNow, ingress: relays, ...more })
     return { gateway, relays }

@@ -149,7 +149,7 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
     expect(route?.port).toBe(served)
     expect(route?.published).toEqual({
       address: '10.0.0.1',
-      engines: [{ port: 4_000, runtime: 'mlx-lm' }],
+      engine: { port: 4_000, runtime: 'mlx-lm' },
       access,
     })
   })
@@ -165,9 +165,9 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
       ...behind,
     }).now([])
     expect(route).toMatchObject({ port: 8_000, engineKey: 'secret', names: ['apples'] })
-    expect(route?.published?.engines).toEqual([
-      { port: 4_000, runtime: 'mlx-lm', at: 8_000, model: 'apples', engineKey: 'secret' },
-    ])
+    expect(route?.published?.engine).toEqual({
+      ...{ port: 4_000, runtime: 'mlx-lm', at: 8_000, model: 'apples', engineKey: 'secret' },
+    })
     expect(toGateway.parse({ type: 'changes', routes: [route], gone: [] })).toMatchObject({ routes: [route] })
   })
 
@@ -183,7 +183,7 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
     const loads = {
       ...splitOf('ns/z'),
       message: 'It loads.',
-      published: { engines: [{ port: 1, runtime: 'llama-server' }] },
+      published: { engine: { port: 1, runtime: 'llama-server' } },
     }
     expect(changesSince(new Map(), [...reasons, loads]).routes[0]).toBe(loads)
   })
@@ -217,7 +217,7 @@ describe('of how relays reach a service the gateway is told', () => {
   test('and the API key that it asks for, also where its engine listens by itself', () => {
     const told = routes({ 'ns/one': ready, 'ns/new': ready, 'ns/direct': ready }, [], more).now([])
     expect(Object.fromEntries(told.map(({ name, published }) => [name, published]))).toEqual({
-      one: { address: '10.0.0.1', access, engines: [] },
+      one: { address: '10.0.0.1', access },
       new: undefined,
       direct: undefined,
     })
