@@ -166,8 +166,6 @@ export interface WatchdogOptions {
   readonly log: Logger
   /** Milliseconds that never go back. */
   readonly now?: () => number
-  /** Processor time of this process so far, in milliseconds. */
-  readonly ownCpuMs?: () => number
   readonly onSample?: (view: MemoryView) => void
   /** The footprints were measured between two looks at memory, and are others than before. */
   readonly onFootprints?: (view: MemoryView) => void
@@ -184,10 +182,9 @@ const shortIntervalMs = 5_000
 /** Measuring fifty processes costs as much as ten looks at the whole: while memory is not short, now and then is enough. */
 const footprintIntervalMs = 60_000
 
-/** While somebody looks; less often where more than these shares of the time and of a core, of this process alone, would go into it. */
+/** While somebody looks; less often where more than this share of the time would go into it. */
 const watchedFootprintMs = 2_000
 const measuringShare = 0.1
-const measuringCpuShare = 0.004
 
 const applicationCount = 5
 
@@ -270,10 +267,8 @@ export class Watchdog {
 
   /** How long to pause before the next. */
   async #measureBetween(): Promise<number> {
-    const { ownCpuMs = cpuOfThisProcess } = this.#options
-    const [startedAt, cpuBefore] = [this.#now(), ownCpuMs()]
+    const startedAt = this.#now()
     const measured = await this.#footprints(true)
-    const cpuMs = ownCpuMs() - cpuBefore
     const before = this.#latest
     if (before && !this.#isEnded) {
       const view = { ...before, ...measured }
@@ -281,8 +276,7 @@ export class Watchdog {
       if (!isDeepStrictEqual(before.footprints, view.footprints))
         this.#guarded(() => this.#options.onFootprints?.(view))
     }
-    const tookMs = this.#now() - startedAt
-    return Math.max(watchedFootprintMs, tookMs / measuringShare, cpuMs / measuringCpuShare)
+    return Math.max(watchedFootprintMs, (this.#now() - startedAt) / measuringShare)
   }
 
   #schedule(ms: number): void {
@@ -408,9 +402,4 @@ export class Watchdog {
       return { problem: messageOf(error) }
     }
   }
-}
-
-function cpuOfThisProcess(): number {
-  const { user, system } = process.cpuUsage()
-  return (user + system) / 1_000
 }

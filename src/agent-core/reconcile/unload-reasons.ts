@@ -94,9 +94,6 @@ export const unloadTarget = (
   { uid, namespace, name }: Pick<UnloadTarget, 'uid' | 'namespace' | 'name'>,
 ): UnloadTarget => ({ uid, namespace, name, cluster: api.context.server })
 
-/** A disk that took nothing is asked again after so long. */
-const defaultRetryMs = 30_000
-
 /** An eviction this long ago says nothing about the next one: its record is dropped. */
 const rememberedMs = 24 * 3_600_000
 
@@ -106,7 +103,6 @@ const mostProtected = 1_000
 interface UnloadReasonsOptions {
   readonly stateDir: string
   readonly log: Logger
-  readonly retryMs?: number
 }
 
 /**
@@ -119,16 +115,10 @@ export class UnloadReasons {
   readonly #file: StateFile<ReasonFile>
   readonly #log: Logger
   #value: ReasonFile
-  readonly #retryMs: number
   #isUnwritten = false
-  #retry: NodeJS.Timeout | undefined
 
-  private constructor(
-    file: StateFile<ReasonFile>,
-    { log, retryMs = defaultRetryMs }: Pick<UnloadReasonsOptions, 'log' | 'retryMs'>,
-  ) {
+  private constructor(file: StateFile<ReasonFile>, { log }: UnloadReasonsOptions) {
     this.#file = file
-    this.#retryMs = retryMs
     this.#value = file.value
     this.notices = file.notice === undefined ? [] : [file.notice]
     this.#log = log
@@ -165,7 +155,7 @@ export class UnloadReasons {
     })
   }
 
-  /** At once; on disk as soon as the disk takes it. What is held stays held. */
+  /** At once; on disk where the disk takes it. What is held stays held. */
   unload(target: UnloadTarget, reason: UnloadReason): void {
     if (this.of(target.uid)?.kind === 'held') return
     this.#note(withReason(target, reason))
@@ -246,7 +236,6 @@ export class UnloadReasons {
   async flush(): Promise<void> {
     await this.#file.update((value) => value)
     if (this.#isUnwritten) await this.#write()
-    clearTimeout(this.#retry)
   }
 
   async #change(change: (value: ReasonFile) => ReasonFile): Promise<void> {
@@ -261,18 +250,14 @@ export class UnloadReasons {
     void this.#write()
   }
 
-  /** Never rejects: what the disk does not take is tried again. */
+  /** Never rejects: what the disk does not take is written with the next change, or at the end. */
   async #write(): Promise<void> {
-    clearTimeout(this.#retry)
     try {
       await this.#file.update(() => this.#value)
       this.#isUnwritten = false
     } catch (error) {
       if (!this.#isUnwritten) this.#log.warn('unload reasons not written', { error })
       this.#isUnwritten = true
-      clearTimeout(this.#retry)
-      this.#retry = setTimeout(() => void this.#write(), this.#retryMs)
-      this.#retry.unref()
     }
   }
 }

@@ -188,7 +188,7 @@ describe('a watchdog', () => {
     machine.sizes.set(11, 1 * gb)
     const footprints: (number | undefined)[] = []
     const onFootprints = (view: MemoryView) => footprints.push(view.footprints.get('a'))
-    watch({ onFootprints, ownCpuMs: () => 0 }).start()
+    watch({ onFootprints }).start()
     await vi.advanceTimersByTimeAsync(15_000)
     machine.asked.length = 0
     watchdog.setWatched(true)
@@ -208,7 +208,7 @@ describe('a watchdog', () => {
   test('whoever looks away and again while models are measured begins no second measurement, and the end waits for the one', async () => {
     models = [{ key: 'a', groupId: 1 }]
     const gate = Promise.withResolvers<undefined>()
-    watch({ intervalMs: 3_600_000, ownCpuMs: () => 0 })
+    watch({ intervalMs: 3_600_000 })
     machine.footprintGate = gate.promise
     watchdog.setWatched(true)
     await vi.advanceTimersByTimeAsync(1)
@@ -230,17 +230,6 @@ describe('a watchdog', () => {
     next.resolve(undefined)
     await ended
     expect([before, machine.asked.length, vi.getTimerCount()]).toEqual([false, 3, 0])
-  })
-
-  test('where measuring costs the agent much, it is measured less often', async () => {
-    models = [{ key: 'a', groupId: 1 }]
-    let cpuMs = 0
-    watch({ intervalMs: 3_600_000, ownCpuMs: () => (cpuMs += 40) })
-    await watchdog.sampleNow()
-    machine.asked.length = 0
-    watchdog.setWatched(true)
-    await vi.advanceTimersByTimeAsync(25_000)
-    expect(machine.asked).toHaveLength(3)
   })
 
   test('whoever asks while a look is under way gets one that began afterwards, shared by all who ask', async () => {

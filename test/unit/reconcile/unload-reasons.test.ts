@@ -91,15 +91,6 @@ test('what memory needs takes effect at once where the disk takes nothing, and i
   expect((await open()).placesIn('https://c').map(({ name }) => name)).toEqual(['evicted', 'idle'])
 })
 
-test('a disk that took nothing is asked again by itself', async () => {
-  const unloadReasons = await UnloadReasons.open({ stateDir: folder.dir, log, retryMs: 20 })
-  await mkdir(file())
-  unloadReasons.unload(target('evicted'), evicted)
-  await eventually(() => log.warnings.length === 1)
-  await rm(file(), { recursive: true })
-  await eventually(async () => (await readFile(file(), 'utf8').catch(() => '')).includes('uid of evicted'))
-})
-
 test('what the disk did not take is written when the agent stops, if it takes it by then', async () => {
   const unloadReasons = await open()
   await mkdir(file())
