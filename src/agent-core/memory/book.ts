@@ -16,7 +16,7 @@ import { fits } from './room.ts'
 
 type Admission =
   /** `warning` says what could not be checked. */
-  { readonly admitted: true; readonly warning?: string } | ({ readonly admitted: false } & Refusal)
+  { readonly admitted: true; readonly warning?: string | undefined } | ({ readonly admitted: false } & Refusal)
 
 interface MemoryBookState {
   readonly committedBytes: number
@@ -51,13 +51,11 @@ export class MemoryBook {
    * A fresh look at the machine. Footprints handed in by `measured` before this call count as part of what is no longer
    * available, and so does everything of a server that was ready before it.
    */
-  observe(
-    machine: Partial<Pick<MachineMemory, 'budgetBytes' | 'pressure'>> & { availableBytes?: number | undefined },
-  ): void {
+  observe(machine: Partial<MachineMemory>): void {
     const { budgetBytes = this.#machine.budgetBytes, pressure = this.#machine.pressure } = machine
     const isLook = 'availableBytes' in machine
     const { availableBytes } = isLook ? machine : this.#machine
-    this.#machine = { budgetBytes, pressure, ...(availableBytes !== undefined && { availableBytes }) }
+    this.#machine = { budgetBytes, pressure, availableBytes }
     if (isLook) this.#holds.seen()
     this.#tell()
   }
@@ -76,8 +74,7 @@ export class MemoryBook {
     if (reason !== undefined) {
       return { admitted: false, ...refusalOf(this.#situation, entry, { reason, place: this.#places.get(request.key) }) }
     }
-    const warning = whyUnchecked(request, this.#machine)
-    return { admitted: true, ...(warning !== undefined && { warning }) }
+    return { admitted: true, warning: whyUnchecked(request, this.#machine) }
   }
 
   /** Counts a server that was found running. It is never refused, even beyond the budget. */
@@ -113,8 +110,8 @@ export class MemoryBook {
   refusalInstead(request: StartRequest): Refusal | undefined {
     const { holds, freedBytes } = this.#holds.without(request.key)
     const { availableBytes } = this.#machine
-    const available = availableBytes === undefined ? {} : { availableBytes: availableBytes + freedBytes }
-    const situation = { ...this.#situation, machine: { ...this.#machine, ...available }, holds }
+    const available = availableBytes === undefined ? undefined : availableBytes + freedBytes
+    const situation = { ...this.#situation, machine: { ...this.#machine, availableBytes: available }, holds }
     // Services that share weights are often changed one after the other: if each kept its old server for the others none would ever change.
     const entry = { ...request, weightsAs: undefined }
     const reason = decide(situation, entry)

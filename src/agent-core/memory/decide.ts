@@ -16,11 +16,11 @@ export interface StartRequest extends HeldServer {
   /** Uid of the InferenceService: one re-created under the same name starts at the end of the queue. */
   readonly uid: string
   /** Why there is no estimate, one sentence. */
-  readonly whyUnknown?: string
+  readonly whyUnknown?: string | undefined
   /** When it began to wait, ms since the epoch. */
   readonly since: number
   /** Set where its Model brings a budget of its own: it replaces the machine's, see `limitOf`. */
-  readonly ownBudgetBytes?: number
+  readonly ownBudgetBytes?: number | undefined
   /** Whether a start is refused or let pass where its need, or the room for it, is not known. */
   readonly enforcement: 'enforce' | 'warn'
 }
@@ -30,7 +30,7 @@ export interface MachineMemory {
   /** What all servers together may hold. */
   readonly budgetBytes: number
   /** What the system could give now; absent where it does not tell. */
-  readonly availableBytes?: number
+  readonly availableBytes?: number | undefined
   readonly pressure: 'normal' | 'warning' | 'critical'
 }
 
@@ -47,7 +47,7 @@ export interface Refusal {
   readonly reason: 'InsufficientMemory' | 'MemoryPressure' | 'MemoryCheckFailed'
   readonly message: string
   /** 1 = the next; absent where it does not wait in the queue, or would not even fit alone. */
-  readonly place?: number
+  readonly place?: number | undefined
   readonly needBytes: number
   readonly room: Room
   readonly shortage: Shortage
@@ -84,7 +84,7 @@ export function decide(situation: Situation, request: StartRequest): Refusal['re
 export function refusalOf(
   situation: Situation,
   request: StartRequest,
-  { reason, place }: { readonly reason: Refusal['reason']; readonly place: number | undefined },
+  { reason, place }: Pick<Refusal, 'reason' | 'place'>,
 ): Refusal {
   const room = roomFor(situation, request)
   const facts = {
@@ -93,7 +93,7 @@ export function refusalOf(
     room,
     shortage: shortageOf(needOf(request), room),
     fitsAlone: fitsAlone(request, situation.machine),
-    ...(place !== undefined && { place }),
+    place,
   }
   return { ...facts, message: whyUnchecked(request, situation.machine) ?? describeRefusal(facts) }
 }
@@ -128,18 +128,15 @@ export const roomFor = (situation: Situation, request: RoomRequest): Room =>
 
 function roomOfAll({ machine: { budgetBytes, availableBytes }, holds }: Situation): Room {
   const { committedBytes, promisedBytes } = holds
-  return { budgetBytes, committedBytes, promisedBytes, ...(availableBytes !== undefined && { availableBytes }) }
+  return { budgetBytes, committedBytes, promisedBytes, availableBytes }
 }
 
 function roomIn(room: Room, holds: Holds, { ownBudgetBytes, sharedAs, weightsAs }: RoomRequest): Room {
   if (ownBudgetBytes === undefined && sharedAs === undefined) return room
-  const sharedBytes = holds.sharedBytes(sharedAs)
   const rivals = holds.rivals({ sharedAs, weightsAs })
   return {
-    ...room,
-    ...(ownBudgetBytes !== undefined && { ownBudgetBytes }),
-    ...(sharedBytes !== undefined && { sharedBytes }),
-    ...(rivals.length > 0 && { rivals }),
+    ...{ ...room, ownBudgetBytes, sharedBytes: holds.sharedBytes(sharedAs) },
+    rivals: rivals.length > 0 ? rivals : undefined,
   }
 }
 
@@ -193,8 +190,7 @@ function leftBy(request: StartRequest, room: Room): number {
 /** Whether it would fit if nothing else ran. */
 function fitsAlone(request: StartRequest, { budgetBytes }: MachineMemory): boolean {
   const { ownBudgetBytes } = request
-  const empty = { budgetBytes, committedBytes: 0, promisedBytes: 0 }
-  return fits(needOf(request), { ...empty, ...(ownBudgetBytes !== undefined && { ownBudgetBytes }) })
+  return fits(needOf(request), { budgetBytes, ownBudgetBytes, committedBytes: 0, promisedBytes: 0 })
 }
 
 /** A sentence without its full stop. */

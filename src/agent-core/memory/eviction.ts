@@ -25,13 +25,13 @@ export interface LoadedModel {
    * Milliseconds since its latest request ended, or since the first look that saw none; absent while it answers a request, or that is
    * unknown.
    */
-  readonly idleForMs?: number
+  readonly idleForMs?: number | undefined
   /** Answers a request now; absent where that is unknown. */
-  readonly isBusy?: boolean
+  readonly isBusy?: boolean | undefined
   /** Its share of the memory: as measured, see `Holds`; absent before the first measurement. */
-  readonly heldBytes?: number
+  readonly heldBytes?: number | undefined
   /** See {@link grownBytes}; absent where it keeps to what it was admitted with. */
-  readonly grownBytes?: number
+  readonly grownBytes?: number | undefined
 }
 
 const gibibyte = 1024 ** 3
@@ -51,9 +51,9 @@ export interface EvictionQuestion {
   readonly isEnabled: boolean
   readonly totalBytes: number
   /** Fraction of all memory that our models must hold before any of them has to go. */
-  readonly share?: number
+  readonly share?: number | undefined
   /** Since the latest eviction was over, or failed; absent where there was none. */
-  readonly sinceEvictionMs?: number
+  readonly sinceEvictionMs?: number | undefined
   /** Age of the look at memory behind this question. */
   readonly sampleAgeMs: number
 }
@@ -99,24 +99,20 @@ function together(models: readonly LoadedModel[]): readonly Together[] {
 }
 
 /** It counts as what the more important, or busier, of the two is. */
-function joined(one: Together, { idleForMs, ...other }: LoadedModel): Together {
-  const { idleForMs: idleBefore, ...rest } = one
-  const idle = idleBefore === undefined || idleForMs === undefined ? undefined : Math.min(idleBefore, idleForMs)
+function joined(one: Together, other: LoadedModel): Together {
+  const most = (a: number | undefined, b: number | undefined) => (a === undefined ? b : Math.max(a, b ?? 0))
+  const isIdleKnown = one.idleForMs !== undefined && other.idleForMs !== undefined
   return {
-    ...rest,
+    ...one,
     keys: [...one.keys, other.key],
     priority: comparePriorities(one.priority, other.priority) >= 0 ? one.priority : other.priority,
     isProtected: one.isProtected || other.isProtected,
     isReady: one.isReady || other.isReady,
     canBeEvicted: one.canBeEvicted && other.canBeEvicted,
-    ...(idle !== undefined && { idleForMs: idle }),
-    ...((one.isBusy ?? other.isBusy) !== undefined && { isBusy: one.isBusy === true || other.isBusy === true }),
-    ...((one.grownBytes ?? other.grownBytes) !== undefined && {
-      grownBytes: Math.max(one.grownBytes ?? 0, other.grownBytes ?? 0),
-    }),
-    ...((one.heldBytes ?? other.heldBytes) !== undefined && {
-      heldBytes: Math.max(one.heldBytes ?? 0, other.heldBytes ?? 0),
-    }),
+    idleForMs: isIdleKnown ? Math.min(one.idleForMs, other.idleForMs) : undefined,
+    isBusy: one.isBusy === true || other.isBusy === true,
+    grownBytes: most(one.grownBytes, other.grownBytes),
+    heldBytes: most(one.heldBytes, other.heldBytes),
   }
 }
 
@@ -246,7 +242,7 @@ export interface EvictionRecord {
   readonly evictions: number
   readonly evictedAt: number
   /** Absent while it is still out. */
-  readonly broughtBackAt?: number
+  readonly broughtBackAt?: number | undefined
 }
 
 /** How long pressure must have been normal before an evicted service comes back: longer after each eviction in a row. */
@@ -283,11 +279,11 @@ export interface ComeBackQuestion {
   readonly level: PressureLevel | 'unknown'
   readonly levelForMs: number
   /** The service that was brought back and has neither become ready nor failed yet. */
-  readonly comingBack?: string
+  readonly comingBack?: string | undefined
   /** Since the latest came back; absent where none did. */
-  readonly sinceComeBackMs?: number
+  readonly sinceComeBackMs?: number | undefined
   /** After the first eviction of several. */
-  readonly firstWaitMs?: number
+  readonly firstWaitMs?: number | undefined
 }
 
 type ComeBack =

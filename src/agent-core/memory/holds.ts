@@ -2,10 +2,10 @@ import { countedOnce, freedBy, type Evictable, type SharedMemory } from './room.
 
 export interface HeldMemory extends Evictable {
   readonly phase: 'starting' | 'running'
-  readonly needBytes?: number
-  readonly measuredBytes?: number
+  readonly needBytes?: number | undefined
+  readonly measuredBytes?: number | undefined
   /** Its share of the memory, see `heldBytes`; absent where that is not known. */
-  readonly heldBytes?: number
+  readonly heldBytes?: number | undefined
   /** What it provably takes past its need; 0 where its need is not known. */
   readonly excessBytes: number
 }
@@ -98,20 +98,13 @@ export class Holds {
   list(): readonly HeldMemory[] {
     return this.#all().map((hold) => {
       const { key, priority, isProtected, phase, needBytes, measuredBytes, shared } = hold
-      const held = heldBytes(hold)
       return {
-        key,
-        priority,
-        isProtected,
-        phase,
+        ...{ key, priority, isProtected, phase, needBytes, measuredBytes, shared },
         committedBytes: committed(hold),
         residentBytes: measuredBytes ?? 0,
         promisedBytes: promised(hold),
         excessBytes: excess(hold),
-        ...(shared && { shared }),
-        ...(needBytes !== undefined && { needBytes }),
-        ...(measuredBytes !== undefined && { measuredBytes }),
-        ...(held !== undefined && { heldBytes: held }),
+        heldBytes: heldBytes(hold),
       }
     })
   }

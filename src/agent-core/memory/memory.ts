@@ -240,7 +240,10 @@ export class Memory implements AsyncDisposable {
   }
 
   /** Decides, in this turn, whether the server may start. */
-  admit(request: SizedRequest, changeable: Changeable): { admitted: true; warning?: string } | RefusedAdmission {
+  admit(
+    request: SizedRequest,
+    changeable: Changeable,
+  ): { admitted: true; warning?: string | undefined } | RefusedAdmission {
     const complete = this.#complete(request)
     if ('message' in complete) {
       this.book.release(request.key)

@@ -14,17 +14,17 @@ export interface Room {
   /** What all servers together may hold. */
   readonly budgetBytes: number
   /** The new server's own budget where its Model sets one: see `limitOf`. */
-  readonly ownBudgetBytes?: number
+  readonly ownBudgetBytes?: number | undefined
   /** What running and starting servers hold or will hold: for each the larger of estimate and measured footprint. */
   readonly committedBytes: number
   /** What the system could give now; absent where it does not tell. */
-  readonly availableBytes?: number
+  readonly availableBytes?: number | undefined
   /** What starting servers will still take of that. */
   readonly promisedBytes: number
   /** What is held already of the memory that the new server would share with others; absent where it would share none. */
-  readonly sharedBytes?: number
+  readonly sharedBytes?: number | undefined
   /** Services with the same weights in one daemon, under other settings: it has them in memory once. Absent = none. */
-  readonly rivals?: readonly string[]
+  readonly rivals?: readonly string[] | undefined
 }
 
 /** Memory that several services hold together, as one model of a daemon: it counts once, and comes back when the last of them is gone. */
@@ -115,16 +115,14 @@ export function freedBy<T extends Sharing & Pick<Evictable, 'key'>>(gone: readon
 export function roomWithout(room: Room, gone: readonly Evictable[]): Room {
   const freed = freedBy(gone)
   const sum = (of: (server: Evictable) => number): number => freed.reduce((total, server) => total + of(server), 0)
-  const { rivals, ...others } = room
-  const left = rivals?.filter((rival) => !gone.some(({ key }) => key === rival)) ?? []
+  const left = room.rivals?.filter((rival) => !gone.some(({ key }) => key === rival)) ?? []
   return {
-    ...others,
-    ...(left.length > 0 && { rivals: left }),
+    ...room,
+    rivals: left.length > 0 ? left : undefined,
     committedBytes: room.committedBytes - sum(({ committedBytes }) => committedBytes),
     promisedBytes: room.promisedBytes - sum(({ promisedBytes }) => promisedBytes),
-    ...(room.availableBytes !== undefined && {
-      availableBytes: room.availableBytes + sum(({ residentBytes }) => residentBytes),
-    }),
+    availableBytes:
+      room.availableBytes === undefined ? undefined : room.availableBytes + sum(({ residentBytes }) => residentBytes),
   }
 }
 

@@ -106,10 +106,10 @@ export class PressureEviction implements Disposable {
       level: view.level,
       levelForMs: memory.levelForMs(view),
       isEnabled: isEnabled(),
-      ...(share !== undefined && { share }),
+      share,
       totalBytes: view.figures?.totalBytes ?? Infinity,
-      ...(this.#endedAt !== undefined && { sinceEvictionMs: this.#options.memory.now() - this.#endedAt }),
-      sampleAgeMs: this.#options.memory.now() - view.at,
+      sinceEvictionMs: this.#endedAt === undefined ? undefined : memory.now() - this.#endedAt,
+      sampleAgeMs: memory.now() - view.at,
     })
     if ('evict' in choice) {
       this.#leaving = choice.evict.filter((key) => this.#carryOut(key, choice.sentence))
@@ -148,15 +148,13 @@ export class PressureEviction implements Disposable {
     const { reconciler } = session() ?? {}
     const evicted = this.#evicted()
     if (!reconciler || evicted.length === 0) return
-    const sinceComeBackMs = this.#cameBack && memory.now() - this.#cameBack.at
-    const comingBack = this.#comingBack(reconciler)
     const choice = chooseComeBack({
       evicted,
       level: view.level,
       levelForMs: memory.levelForMs(view),
-      ...(comeBackMs !== undefined && { firstWaitMs: comeBackMs }),
-      ...(comingBack !== undefined && { comingBack }),
-      ...(sinceComeBackMs !== undefined && { sinceComeBackMs }),
+      firstWaitMs: comeBackMs,
+      comingBack: this.#comingBack(reconciler),
+      sinceComeBackMs: this.#cameBack && memory.now() - this.#cameBack.at,
     })
     if (!choice) return
     if ('wait' in choice) {
@@ -226,7 +224,6 @@ export class PressureEviction implements Disposable {
       if (!isAlive(server)) return []
       const isStuck = isUnendable(server)
       const use = this.#uses.get(key)
-      const heldBytes = held.get(key)
       const grown = Math.max(0, ...(holders.get(key) ?? []).map(grownBytes))
       const isLeaving = report.unloadReason !== undefined
       return [
@@ -239,8 +236,8 @@ export class PressureEviction implements Disposable {
           canBeEvicted: !isStuck,
           sharedAs: sharedAs(holders.get(key) ?? []),
           ...(use && busyness(use)),
-          ...(heldBytes !== undefined && { heldBytes }),
-          ...(grown > 0 && { grownBytes: grown }),
+          heldBytes: held.get(key),
+          grownBytes: grown > 0 ? grown : undefined,
         },
       ]
     })

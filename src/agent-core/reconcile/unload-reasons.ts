@@ -217,10 +217,7 @@ export class UnloadReasons {
 
   /** How often memory pressure evicted it lately. */
   eviction(uid: string): EvictionRecord | undefined {
-    const record = this.#value.evictions[uid]
-    if (!record) return undefined
-    const { broughtBackAt, ...rest } = record
-    return { ...rest, ...(broughtBackAt !== undefined && { broughtBackAt }) }
+    return this.#value.evictions[uid]
   }
 
   /** At once, as {@link unload}. */
