@@ -56,7 +56,6 @@ export function openSession(
     whyUnreachable: platform.whyUnreachable?.bind(platform),
     settings: {
       allowlist: settings.inferenceServiceAllowlist,
-      port: (runtime) => portPolicy(settings, runtime),
       listen: () => now().listen,
       idleMinuteMs,
     },

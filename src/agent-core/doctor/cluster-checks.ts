@@ -11,7 +11,7 @@ import { findExecutable } from '../util/find-executable.ts'
 import { formatSpan } from '../../contract/format.ts'
 import { rightsOfAgent } from '../../contract/cluster.ts'
 import type { DoctorAction } from '../../contract/doctor.ts'
-import { type Check, fail, type Finding, notApplicable, pass, warn } from './doctor.ts'
+import { type Check, type Examination, fail, type Finding, notApplicable, pass, warn } from './doctor.ts'
 
 const kubeconfig: Check = {
   id: 'kubeconfig',
@@ -157,7 +157,13 @@ function withoutLogin(proxy: string): string {
   return url.href
 }
 
-const notReached = notApplicable('The API server cannot be reached.')
+/** An answer of the API server: does not apply where that is not reached, of which its own question tells. */
+const inCluster =
+  (ask: (api: KubeApi, examination: Examination) => Promise<Finding> | Finding): Check['answer'] =>
+  async (examination) => {
+    const reached = await examination.greeting().catch(() => undefined)
+    return reached ? ask(reached.api, examination) : notApplicable('The API server cannot be reached.')
+  }
 
 const groupVersions = z.object({ versions: z.array(z.object({ version: z.string().max(100) })) })
 
@@ -165,43 +171,40 @@ const definitions: Check = {
   id: 'llmkube',
   asks: 'Is LLMKube installed in the cluster?',
   page: 'install.md',
-  answer: async (examination) => {
-    const reached = await examination.reached()
-    if (!reached) return notReached
-    const { api } = reached
+  answer: inCluster(async (api, { signal }) => {
     const { group, version } = resources.inferenceServices
     try {
-      const found = groupVersions.parse(await api.group(group, examination.signal)).versions.map((one) => one.version)
+      const found = groupVersions.parse(await api.group(group, signal)).versions.map((one) => one.version)
       if (found.includes(version)) return pass(`The cluster has InferenceService and Model as ${group}/${version}.`)
       return fail(`The cluster has ${group} as ${found.join(', ')}, but this agent knows only ${version}.`, {
         text: 'Update Metalbar, or install an LLMKube that still serves that version.',
       })
     } catch (error) {
       if (!isApiError(error, 404)) throw error
-      return fail(await explainAbsence(api, resources.inferenceServices, examination.signal), {
+      return fail(await explainAbsence(api, resources.inferenceServices, signal), {
         text: 'Install LLMKube in the cluster.',
         shell:
           'helm repo add llmkube https://defilantech.github.io/LLMKube; helm install llmkube llmkube/llmkube --namespace llmkube-system --create-namespace',
       })
     }
-  },
+  }),
 }
 
 const namespaceThere: Check = {
   id: 'namespace',
   asks: 'Does the watched namespace exist?',
   page: 'settings.md',
-  answer: async (examination) => {
+  answer: (examination) => {
     const { namespace } = examination.patient.settings
     if (namespace === undefined) return pass('All namespaces are watched.')
-    const reached = await examination.reached()
-    if (!reached) return notReached
-    const missing = await missingNamespace(reached.api, namespace, examination.signal)
-    if (missing === undefined) return pass(`Namespace ${namespace} is watched.`)
-    return fail(missing, {
-      text: 'Create it, or watch another one.',
-      shell: `kubectl create namespace ${namespace}`,
-    })
+    return inCluster(async (api, { signal }) => {
+      const missing = await missingNamespace(api, namespace, signal)
+      if (missing === undefined) return pass(`Namespace ${namespace} is watched.`)
+      return fail(missing, {
+        text: 'Create it, or watch another one.',
+        shell: `kubectl create namespace ${namespace}`,
+      })
+    })(examination)
   },
 }
 
@@ -234,10 +237,8 @@ const rights: Check = {
   id: 'rights',
   asks: 'Does this login have the rights that the agent needs in the cluster?',
   page: 'cluster.md#rights',
-  answer: async (examination) => {
-    const reached = await examination.reached()
-    if (!reached) return notReached
-    const { namespace } = examination.patient.settings
+  answer: inCluster(async (api, { patient, signal }) => {
+    const { namespace } = patient.settings
     const lacking = async (role: 'needed' | 'further'): Promise<string[]> => {
       const wishes = rightsOfAgent[role].flatMap(({ group, resources: all, verbs }) =>
         all.flatMap((resource) => verbs.map((verb) => ({ group, resource, verb }))),
@@ -245,7 +246,7 @@ const rights: Check = {
       const answers = await Promise.all(
         wishes.map(async (wish) => ({
           ...wish,
-          isAllowed: await isAllowed(reached.api, { ...wish, namespace }, examination.signal),
+          isAllowed: await isAllowed(api, { ...wish, namespace }, signal),
         })),
       )
       const missing = Map.groupBy(
@@ -260,24 +261,21 @@ const rights: Check = {
     return pass(
       `This login has every right that serving needs; of the optional ones it lacks the right to ${further.join('; ')}.`,
     )
-  },
+  }),
 }
 
 const administrator: Check = {
   id: 'cluster-admin',
   asks: 'Is this login kept out of the rest of the cluster?',
   page: 'cluster.md#rights',
-  answer: async (examination) => {
-    const reached = await examination.reached()
-    if (!reached) return notReached
+  answer: inCluster(async (api, { signal }) => {
     const everything = { group: '*', resource: '*', verb: '*' }
-    if (!(await isAllowed(reached.api, everything, examination.signal)))
-      return pass('This login cannot do everything in the cluster.')
+    if (!(await isAllowed(api, everything, signal))) return pass('This login cannot do everything in the cluster.')
     return warn('This login can do everything in the cluster, and so can anyone who takes over this machine.', {
       text: 'Give the agent a login of its own, with the rights that this prints.',
       shell: 'metal-agent rights --further',
     })
-  },
+  }),
 }
 
 /** Heartbeats are compared with the API server's clock: an agent that is 180 s behind counts as gone. */
@@ -287,17 +285,15 @@ const clock: Check = {
   id: 'clock',
   asks: 'Do the clocks of this machine and of the API server agree?',
   page: 'operations.md#states',
-  answer: async (examination) => {
-    const reached = await examination.reached()
-    if (!reached) return notReached
-    const ahead = Date.now() - reached.api.serverNow()
+  answer: inCluster((api) => {
+    const ahead = Date.now() - api.serverNow()
     const skew = Math.abs(ahead)
     if (skew < warnSkewMs)
       return pass(`The clocks of this machine and of the API server differ by less than ${warnSkewMs / 1_000} s.`)
     const says = `The clock of this machine is ${formatSpan(skew)} ${ahead > 0 ? 'ahead' : 'behind'}.`
     const action = { text: 'Let macOS set the time: System Settings, General, Date & Time.' }
     return skew < failSkewMs ? warn(says, action) : fail(says, action)
-  },
+  }),
 }
 
 export const clusterChecks: readonly Check[] = [

@@ -125,11 +125,6 @@ export class Examination {
       return { api, version, tookMs: performance.now() - begun }
     })
   }
-
-  /** Undefined where the API server is not reached, of which its own question tells. */
-  async reached(): Promise<Greeting | undefined> {
-    return this.greeting().catch(() => undefined)
-  }
 }
 
 /** Shorter than a question may take, so that what depends on it does not apply in place of being late. */

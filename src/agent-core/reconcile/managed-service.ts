@@ -49,7 +49,6 @@ export class ManagedService {
   constructor(key: string, rooms: ServiceRooms) {
     const { namespace, name } = splitKey(key)
     const { narrator, onChange } = rooms
-    const enqueue = (): void => rooms.enqueue(key)
     this.key = key
     this.#namespace = namespace
     this.#name = name
@@ -60,10 +59,10 @@ export class ManagedService {
       ...rooms,
       tell: (note) => narrator.tell(key, { kind: 'download', note }),
       onFailure: (message) => narrator.tell(key, { kind: 'fetchFailed', message }),
-      onNews: enqueue,
+      onNews: () => rooms.enqueue(key),
       onProgress: onChange,
     })
-    this.#starts = new ServerStarts({ ...rooms, key, enqueue })
+    this.#starts = new ServerStarts(key, rooms)
   }
 
   /** Runs one pass. */

@@ -1,40 +1,22 @@
 import { access, stat } from 'node:fs/promises'
 import type { Model } from '../kube/resources.ts'
-import type { Logger } from '../observability/logger.ts'
-import type { Admission } from './admission.ts'
 import { scaledToZero } from './desired.ts'
 import type { ServerFiles } from './model-request.ts'
-import type { Narrator } from './narrator.ts'
 import { notReplacedMessage } from './plan/facts.ts'
 import type { Replacement, ServerView } from './plan/observation.ts'
 import type { DesiredServer, Reading } from './reading.ts'
-import type { PreparedServer, ServerLaunches } from './server-launches.ts'
+import type { PreparedServer } from './server-launches.ts'
 import { serverView, type StartFailure } from './server-view.ts'
-import type { StartTurns } from './start-turns.ts'
+import type { ServiceRooms } from './service-rooms.ts'
 import type { Need } from './sizing.ts'
 import type { StopOptions } from '../servers/served-model.ts'
 import { type Failure, lifeOf, type ServerState } from '../servers/server-state.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
-import type { Servers } from '../servers/servers.ts'
 import type { Executable } from '../util/find-executable.ts'
 import { isTurnOver, nextTurn } from '../util/loop-turn.ts'
 
 /** While a start waits for its back-off: a new binary or model file is a reason to try at once, and looking costs microseconds. */
 const lookForChangesEveryMs = 5_000
-
-export interface ServerStartsOptions {
-  readonly key: string
-  readonly servers: Pick<Servers, 'get' | 'digestOf' | 'backOff' | 'clearBackOff' | 'countFailure' | 'start' | 'stop'>
-  readonly launches: Pick<ServerLaunches, 'findBinary' | 'prepare' | 'startProblem' | 'needKey' | 'sizeUp' | 'launch'>
-  readonly admission: Pick<Admission, 'need' | 'prepare' | 'admit' | 'compare'>
-  readonly turns: Pick<StartTurns, 'ask' | 'forget'>
-  readonly narrator: Pick<Narrator, 'tell' | 'startFailed'>
-  readonly log: Logger
-  readonly enqueue: () => void
-  /** The agent is ending and decides nothing more. */
-  readonly isStopped: () => boolean
-  readonly now: () => number
-}
 
 /** The latest start. */
 interface Start {
@@ -45,7 +27,8 @@ interface Start {
 
 /** Starts the server of one service, and knows what it was started with. */
 export class ServerStarts {
-  readonly #options: ServerStartsOptions
+  readonly #key: string
+  readonly #rooms: ServiceRooms
   #latest: Start | undefined
   /** Why the server of this digest could not be started in the place of the one that runs. */
   #refused: { readonly digest: string; readonly why: string } | undefined
@@ -56,16 +39,17 @@ export class ServerStarts {
   #stopReason = ''
 
   /** Takes up what an earlier agent left running. */
-  constructor(options: ServerStartsOptions) {
-    const { key, servers } = options
-    this.#options = options
+  constructor(key: string, rooms: ServiceRooms) {
+    const { servers } = rooms
+    this.#key = key
+    this.#rooms = rooms
     const digest = servers.digestOf(key)
     if (digest !== undefined && lifeOf(servers.get(key)) !== undefined) this.#latest = { digest }
   }
 
   /** Digest of the server that runs, or was started last. */
   get digest(): string | undefined {
-    return this.#latest?.digest ?? this.#options.servers.digestOf(this.#options.key)
+    return this.#latest?.digest ?? this.#rooms.servers.digestOf(this.#key)
   }
 
   get isRestartAsked(): boolean {
@@ -78,22 +62,22 @@ export class ServerStarts {
   }
 
   get view(): ServerView {
-    const { key, servers } = this.#options
-    return serverView(this.#latest ?? {}, servers.get(key), servers.backOff(key))
+    const { servers } = this.#rooms
+    return serverView(this.#latest ?? {}, servers.get(this.#key), servers.backOff(this.#key))
   }
 
   /** The server that is wanted now: why another one could not be started says nothing about it. */
   want(digest: string | undefined): void {
     if (this.#refused === undefined || this.#refused.digest === digest) return
     this.#refused = undefined
-    this.#options.servers.clearBackOff(this.#options.key)
+    this.#rooms.servers.clearBackOff(this.#key)
   }
 
   /** Undefined where nothing is known against a server of this digest in the place of the one that runs. */
   replacement(digest: string): Replacement | undefined {
-    const { key, servers } = this.#options
+    const { servers } = this.#rooms
     if (this.#refused?.digest !== digest) return undefined
-    const { retryAt } = servers.backOff(key) ?? { retryAt: 0 }
+    const { retryAt } = servers.backOff(this.#key) ?? { retryAt: 0 }
     return { refusal: notReplacedMessage(this.#refused.why, retryAt), retryAt }
   }
 
@@ -104,9 +88,9 @@ export class ServerStarts {
 
   /** Also in place of a server that serves; asked again before the new one is there, it is one restart. */
   askRestart(): void {
-    const { key, servers } = this.#options
+    const { servers } = this.#rooms
     if (this.#restart === 'none') this.#restart = 'asked'
-    servers.clearBackOff(key)
+    servers.clearBackOff(this.#key)
   }
 
   /** To be called at each change of a server of the service. */
@@ -116,12 +100,12 @@ export class ServerStarts {
 
   /** False if the model's file is gone, so that it must be fetched again. */
   async start({ model }: Pick<Reading, 'model'>, desiredServer: DesiredServer, file: ServerFiles): Promise<boolean> {
-    const { key, servers, launches, narrator } = this.#options
+    const { servers, launches, narrator } = this.#rooms
     this.#stopReason = ''
     if (!(await isThere(file.path)) || (file.draft !== undefined && !(await isThere(file.draft)))) return false
     const binary = await launches.findBinary(desiredServer.runtime)
     const inputs = await inputsOf(model, binary, file)
-    if (this.#latest?.digest !== desiredServer.digest || this.#inputs !== inputs) servers.clearBackOff(key)
+    if (this.#latest?.digest !== desiredServer.digest || this.#inputs !== inputs) servers.clearBackOff(this.#key)
     this.#inputs = inputs
     this.#latest = { ...this.#latest, digest: desiredServer.digest }
     this.#refused = undefined
@@ -129,61 +113,61 @@ export class ServerStarts {
     if ('message' in looked) {
       this.#latest = { digest: desiredServer.digest, startFailure: looked }
       this.#countFailure()
-      narrator.startFailed(key, looked.message)
+      narrator.startFailed(this.#key, looked.message)
       return true
     }
     const { prepared, executable } = looked
     const need = await this.#needOf(prepared)
     // What asks now would wait, or have its turn, for ever.
-    if (this.#options.isStopped()) return true
-    if (this.#options.turns.ask(key, desiredServer.digest, need.estimate?.total)) return true
+    if (this.#rooms.isStopped()) return true
+    if (this.#rooms.turns.ask(this.#key, desiredServer.digest, need.estimate?.total)) return true
     try {
       await this.#startWhereItFits(prepared, executable, need)
     } catch (error) {
       // It has its turn, which others wait for.
-      this.#options.turns.forget(key)
+      this.#rooms.turns.forget(this.#key)
       throw error
     }
     return true
   }
 
   async #startWhereItFits(prepared: PreparedServer, executable: string, need: Need) {
-    const { key, servers, launches, admission, narrator } = this.#options
+    const { servers, launches, admission, narrator } = this.#rooms
     const { desiredServer } = prepared
-    await admission.prepare(key, desiredServer, need)
+    await admission.prepare(this.#key, desiredServer, need)
     // All that wait for memory are prepared by one look at it, and so at once.
     while (isTurnOver()) await nextTurn()
-    if (this.#options.isStopped()) return
-    if (!admission.admit(key, desiredServer, need)) return
+    if (this.#rooms.isStopped()) return
+    if (!admission.admit(this.#key, desiredServer, need)) return
     if (this.#restart === 'asked') this.#restart = 'underWay'
-    narrator.tell(key, { kind: 'starting' })
+    narrator.tell(this.#key, { kind: 'starting' })
     this.#latest = { digest: desiredServer.digest }
-    servers.start(key, launches.launch(prepared, executable, need))
+    servers.start(this.#key, launches.launch(prepared, executable, need))
   }
 
   /** Asks admission whether the desired server fits in the place of the running one. */
   async compare({ model }: Pick<Reading, 'model'>, desiredServer: DesiredServer, file: ServerFiles): Promise<void> {
-    const { key, launches, admission, narrator } = this.#options
+    const { launches, admission, narrator } = this.#rooms
     const binary = await launches.findBinary(desiredServer.runtime)
     const looked = await this.#prepare(desiredServer, file, binary)
     if ('prepared' in looked) {
       this.#refused = undefined
-      await admission.compare(key, desiredServer, await this.#needOf(looked.prepared))
+      await admission.compare(this.#key, desiredServer, await this.#needOf(looked.prepared))
       return
     }
     this.#inputs = await inputsOf(model, binary, file)
     this.#refused = { digest: desiredServer.digest, why: looked.message }
     const { retryAt } = this.#countFailure()
-    narrator.startFailed(key, notReplacedMessage(looked.message, retryAt))
+    narrator.startFailed(this.#key, notReplacedMessage(looked.message, retryAt))
   }
 
   stop(why: string, options: StopOptions): void {
-    const { key, servers, narrator, log, enqueue } = this.#options
+    const { servers, narrator, log, enqueue } = this.#rooms
     this.#stopReason = why
-    if (why === scaledToZero) narrator.tell(key, { kind: 'scaledToZero' })
-    servers.stop(key, options).catch((error: unknown) => {
-      log.error('server not stopped', { key, error })
-      enqueue()
+    if (why === scaledToZero) narrator.tell(this.#key, { kind: 'scaledToZero' })
+    servers.stop(this.#key, options).catch((error: unknown) => {
+      log.error('server not stopped', { key: this.#key, error })
+      enqueue(this.#key)
     })
   }
 
@@ -193,11 +177,11 @@ export class ServerStarts {
     runtime: ServerRuntime | undefined,
     file: ServerFiles | undefined,
   ): Promise<number> {
-    const { key, servers, launches, now } = this.#options
+    const { servers, launches, now } = this.#rooms
     const inputs = await inputsOf(model, runtime && (await launches.findBinary(runtime)), file)
-    const waitsForBackOff = servers.backOff(key) !== undefined
+    const waitsForBackOff = servers.backOff(this.#key) !== undefined
     if (inputs === this.#inputs || !waitsForBackOff) return now() + lookForChangesEveryMs
-    servers.clearBackOff(key)
+    servers.clearBackOff(this.#key)
     return now()
   }
 
@@ -207,23 +191,23 @@ export class ServerStarts {
     file: ServerFiles,
     binary: Executable,
   ): Promise<{ readonly prepared: PreparedServer; readonly executable: string } | StartFailure> {
-    const { launches } = this.#options
+    const { launches } = this.#rooms
     if (binary.kind === 'missing') return { message: binary.message }
     const prepared = await launches.prepare(desiredServer, file, binary)
     return (await launches.startProblem(prepared, binary.path)) ?? { prepared, executable: binary.path }
   }
 
   async #needOf(prepared: PreparedServer) {
-    const { key, launches, admission } = this.#options
+    const { launches, admission } = this.#rooms
     const of = await launches.needKey(prepared)
-    return admission.need(key, of, () => launches.sizeUp(prepared, of))
+    return admission.need(this.#key, of, () => launches.sizeUp(prepared, of))
   }
 
   /** A start that failed before there was a process. */
   #countFailure(): Failure {
-    const { key, servers } = this.#options
+    const { servers } = this.#rooms
     this.#restart = 'none'
-    return servers.countFailure(key)
+    return servers.countFailure(this.#key)
   }
 }
 

@@ -1,4 +1,3 @@
-import type { ServerRuntime } from '../servers/probe.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { ApiKeys } from '../gateway/api-keys.ts'
@@ -6,7 +5,6 @@ import type { DoorState } from '../gateway/doors.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { StartTurns } from './start-turns.ts'
-import type { PortPolicy } from '../servers/launch.ts'
 import type { Servers } from '../servers/servers.ts'
 import type { WaysToPublish } from '../publishing/ways.ts'
 import type { UnloadReason, UnloadReasons } from './unload-reasons.ts'
@@ -20,7 +18,6 @@ import type { ListenMode } from '../../contract/settings-table.ts'
 export interface ServiceSettings {
   /** Names of the InferenceServices this agent may claim; empty = all. */
   readonly allowlist: readonly string[]
-  readonly port: (runtime: ServerRuntime) => PortPolicy
   readonly listen: () => ListenMode
   /** How long a minute of `metalbar.dev/idle-minutes` is. */
   readonly idleMinuteMs: number

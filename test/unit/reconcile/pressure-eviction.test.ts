@@ -310,23 +310,6 @@ test('one that is evicted again soon after it came back stays out for twice as l
   expect(sentences.at(-1)).toContain('normal for 2 s')
 })
 
-test('one that stayed long enough after it came back starts over with the first wait', async () => {
-  isLoaded('first')
-  isLoaded('second')
-  await memoryIsCritical()
-  await untilTold('evicted first')
-  serviceIs('first', {})
-  await memoryCalmsDownTo('normal')
-  now += comeBackMs
-  await untilTold('broughtBack first')
-  told.length = 0
-  isLoaded('first')
-  now += comeBackTimes.stableMs
-  await memoryIsCritical()
-  await untilTold('evicted first')
-  expect(unloadReasons.eviction(uidOf('first'))).toMatchObject({ evictions: 1 })
-})
-
 test('the next one goes only some time after the server of the one before is gone', async () => {
   for (const name of ['first', 'second', 'third']) isLoaded(name)
   await memoryIsCritical()

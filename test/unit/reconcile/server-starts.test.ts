@@ -1,7 +1,8 @@
 import { expect, test, vi } from 'vitest'
 import { parseInferenceService, parseModel } from '../../../src/agent-core/kube/resources.ts'
 import type { DesiredServer } from '../../../src/agent-core/reconcile/reading.ts'
-import { ServerStarts, type ServerStartsOptions } from '../../../src/agent-core/reconcile/server-starts.ts'
+import { ServerStarts } from '../../../src/agent-core/reconcile/server-starts.ts'
+import type { ServiceRooms } from '../../../src/agent-core/reconcile/service-rooms.ts'
 import { sampleServerPath } from '../../support/sample-servers/sample.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
@@ -21,8 +22,18 @@ const desiredServer = (digest: string): DesiredServer => ({
   digest,
 })
 
-const optionsIn = (room: ServerRoom): ServerStartsOptions => ({
-  key: 'a/b',
+/** What starts ask of the rooms. */
+interface Needed extends Pick<ServiceRooms, 'servers' | 'log' | 'enqueue' | 'isStopped' | 'now'> {
+  readonly launches: Pick<
+    ServiceRooms['launches'],
+    'findBinary' | 'prepare' | 'startProblem' | 'needKey' | 'sizeUp' | 'launch'
+  >
+  readonly admission: Pick<ServiceRooms['admission'], 'need' | 'prepare' | 'admit' | 'compare'>
+  readonly turns: Pick<ServiceRooms['turns'], 'ask' | 'forget'>
+  readonly narrator: Pick<ServiceRooms['narrator'], 'tell' | 'startFailed'>
+}
+
+const optionsIn = (room: ServerRoom): Needed => ({
   servers: room.servers,
   launches: {
     findBinary: () => Promise.resolve({ kind: 'found', path: sampleServerPath }),
@@ -50,8 +61,8 @@ const optionsIn = (room: ServerRoom): ServerStartsOptions => ({
   now: () => 0,
 })
 
-const startsIn = (room: ServerRoom, more: Partial<ServerStartsOptions> = {}): ServerStarts =>
-  new ServerStarts({ ...optionsIn(room), ...more })
+const startsIn = (room: ServerRoom, more: Partial<Needed> = {}): ServerStarts =>
+  new ServerStarts('a/b', { ...optionsIn(room), ...more } as unknown as ServiceRooms)
 
 test('a restart that was asked for is under way once its server starts, and can be asked for again when that has ended', async () => {
   await using room = await ServerRoom.create()
@@ -71,7 +82,7 @@ test('a restart that was asked for is under way once its server starts, and can 
 
 test('where nothing is decided any more no start asks for its turn', async () => {
   await using room = await ServerRoom.create()
-  const ask = vi.fn<ServerStartsOptions['turns']['ask']>()
+  const ask = vi.fn<Needed['turns']['ask']>()
   const starts = startsIn(room, { turns: { ask, forget: () => undefined }, isStopped: () => true })
   await starts.start({ model }, desiredServer('digest-1'), file)
   expect(ask).not.toHaveBeenCalled()
@@ -81,7 +92,7 @@ test.each(['prepare', 'admit'] as const)(
   'a start that breaks at %s gives back its turn, which others wait for',
   async (part) => {
     await using room = await ServerRoom.create()
-    const forget = vi.fn<ServerStartsOptions['turns']['forget']>()
+    const forget = vi.fn<Needed['turns']['forget']>()
     const { admission } = optionsIn(room)
     const breaks = () => {
       throw new Error('It breaks.')
@@ -97,7 +108,7 @@ test.each(['prepare', 'admit'] as const)(
 
 test('the files that a spec names are not looked at for their size where this machine would not start it', async () => {
   await using room = await ServerRoom.create()
-  const sizeUp = vi.fn<ServerStartsOptions['launches']['sizeUp']>()
+  const sizeUp = vi.fn<Needed['launches']['sizeUp']>()
   const { launches } = optionsIn(room)
   const starts = startsIn(room, {
     launches: {
