@@ -19,7 +19,8 @@ import { installedApp } from './system/installed-app.ts'
 import { KeptToken } from './system/kept-token.ts'
 import { setByPerson } from './preferences.ts'
 import { confirm, tellCannotStart } from './lifecycle/questions.ts'
-import { personQuits, stopBeforeQuit } from './lifecycle/quit.ts'
+import { exitAfterDefect, isSoonAfterDefect } from './lifecycle/defect.ts'
+import { type GoodEnd, personQuits, stopBeforeQuit } from './lifecycle/quit.ts'
 import { takeLoginEnvironment } from './system/login-environment.ts'
 import { tellNews } from './notifications/tell-news.ts'
 import { showAgent } from './agent/shown-agent.ts'
@@ -45,6 +46,7 @@ import { menuLists } from './tray/menu-lists.ts'
 import { iconState, rescueHiddenIcon, showTray, tellHiddenIconOnce } from './tray/tray.ts'
 import { appUninstall } from './lifecycle/uninstall.ts'
 import { registerAppScheme, securePages, serveAppScheme } from './window/app-scheme.ts'
+import { saveDownloads } from './window/downloads.ts'
 import { serveIpc } from './window/ipc.ts'
 import { Popover } from './window/popover.ts'
 import { targetShower } from './window/show-target.ts'
@@ -88,17 +90,24 @@ function gatewayCommand(): GatewayCommand {
 function run(followLinks: ReturnType<typeof catchLinks>): void {
   const log = openAppLog(stateDir, 'info')
   let servers: ServersAtEnd = 'stop'
+  let endBy: GoodEnd['endBy'] | undefined
   const onDefect = (error: unknown) => {
-    log.error('defect', { error, text: 'the app ends; its servers keep running for the next one' })
+    const startsAgain = !isSoonAfterDefect(process.argv, Date.now())
+    const then = startsAgain ? 'the app is started again' : 'the app ends, after two defects within a minute'
+    log.error('defect', { error, text: `${then}; its servers keep running for the next one` })
     servers = 'keep'
-    app.quit()
+    const exit = () => exitAfterDefect({ startsAgain })
+    if (endBy === undefined) exit()
+    else void endBy(exit)
   }
+  const onSlip = (error: unknown) => log.error('what a person asked for failed', { error })
   process.on('uncaughtException', onDefect)
   process.on('unhandledRejection', onDefect)
   refuseAppNap()
   // Without an icon in the Dock, also where no bundle says so. There on macOS alone.
   if ('setActivationPolicy' in app) app.setActivationPolicy('accessory')
   securePages()
+  saveDownloads(log)
   logHelperProcesses(log)
   const windowFolder = path.join(built, '../renderer')
   serveAppScheme(windowFolder)
@@ -164,7 +173,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     setCommandLink: (isWanted) => installed.setCommandLink(isWanted),
     moveToApplications: () => installed.moveToApplications(),
   })
-  const onAction = (action: MenuAction) => void carryOut(actions, action).catch(onDefect)
+  const onAction = (action: MenuAction) => void carryOut(actions, action).catch(onSlip)
   const installed = installedApp({
     log,
     stateDir,
@@ -184,7 +193,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onQuit: () => {
       // A person who chose to keep it quits by the icon's menu, which says what it does.
       if (view.getState().preferences?.onQuit === 'keep') popover.hide()
-      else void quit().catch(onDefect)
+      else void quit().catch(onSlip)
     },
   })
   keepShowing(agent.link, view)
@@ -231,7 +240,8 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
         misplaced,
       }
     },
-    setHubToken: (text) => token.set(text),
+    // The keychain may ask for its password.
+    setHubToken: (text) => popover.during(() => token.set(text)),
     removeHubToken: () => token.remove(),
     setLoginItem: setLoginItemHere,
     prefer,
@@ -268,7 +278,9 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onStopped: () => popover.end(),
     cutDrains: () => agent.cutDrains(),
   })
-  const onWoke = tellNews({ view, log, prefer, onAction })
+  endBy = goodEnd.endBy
+  const isAfterDefect = isSoonAfterDefect(process.argv, Date.now())
+  const onWoke = tellNews({ view, log, prefer, onAction, isAfterDefect })
   followSleep({ log, onSleep: (isAsleep) => agent.sleeps(isAsleep), onWoke })
   followSupply({ log, onSupply: () => agent.supplyChanged() })
   followLinks({
@@ -277,7 +289,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onLink: targetShower(view, { show: (at) => popover.show(at), turn: (at) => popover.turn(at) }),
   })
   rescueHiddenIcon(iconBounds, () => {
-    popover.tearOff().catch(onDefect)
+    popover.tearOff().catch(onSlip)
     tellHiddenIconOnce({ view, log, prefer })
   })
   app.on('second-instance', () => popover.show())

@@ -231,6 +231,10 @@ export const newsWords = {
     body: 'This Mac then serves its models again after a restart. You find this later in the menu, under This app.',
   },
   keptServing: 'Models kept serving.',
+  afterDefect: {
+    title: 'Metalbar was restarted',
+    body: 'It ended because of an error of its own. Models kept serving. Help has a report that you can send.',
+  },
   available: {
     title: (version: string) => `Metalbar ${version} is available`,
     body: 'Download and install it under Settings.',

@@ -1,4 +1,4 @@
-import { stat } from 'node:fs/promises'
+import { mkdir, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
@@ -46,4 +46,31 @@ test('its log is for its user alone, and says as much as is asked for while it r
   world.apply('tiny')
   await eventually(isDetailed, { what: 'more in the log' })
   expect([before, (await stat(path.join(app.stateDir, 'metalbar.log'))).mode & 0o777]).toEqual([false, 0o600])
+})
+
+test('a file that the window saves goes into the Downloads folder, beside what has its name, and is shown there', async () => {
+  await using app = await ShellApp.start({ preferences: {} })
+  await app.icon('disconnected', 'kubeconfig')
+  const downloads = path.join(app.folder, 'home/Downloads')
+  await mkdir(downloads)
+  for (const text of ['first', 'second']) await app.ask({ do: 'download', filename: 'report.zip', text })
+  const files = ['report.zip', 'report 2.zip'].map((name) => path.join(downloads, name))
+  await eventually(async () => ((await app.ask({ do: 'opened' })) as string[]).length === 2)
+  expect([
+    await app.ask({ do: 'opened' }),
+    ...(await Promise.all(files.map((file) => readFile(file, 'utf8')))),
+  ]).toEqual([files, 'first', 'second'])
+})
+
+test('a text field has the menu that text fields have, marked text can be copied, and the rest of the page has none', async () => {
+  await using app = await ShellApp.start({ preferences: {} })
+  await app.icon('disconnected', 'kubeconfig')
+  await app.ask({ do: 'activate' })
+  const menuOf = (isEditable: boolean, selectionText: string) =>
+    app.ask({ do: 'contextMenu', isEditable, selectionText })
+  expect([await menuOf(true, ''), await menuOf(false, 'a line'), await menuOf(false, '')]).toEqual([
+    ['cut', 'copy', 'paste', 'selectAll'],
+    ['copy'],
+    undefined,
+  ])
 })

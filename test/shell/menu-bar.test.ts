@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { mkdir, readdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
@@ -163,7 +163,7 @@ describe('the icon and its menu', () => {
   })
 
   test.for(['thrown', 'rejected'] as const)(
-    'a defect that is %s ends the app alone: what serves goes on, and the app that is started next takes it over',
+    'a defect that is %s has the app started again, which takes over what serves and tells of it; a second one within a minute ends it',
     async (how) => {
       await using world = await servingWorld()
       await using folder = await temporaryFolder()
@@ -177,12 +177,17 @@ describe('the icon and its menu', () => {
         code,
         serverLives: lives(pid),
         told: messages.filter((msg) => /^(defect|servers keep running|withdrew)/.test(msg)),
-      }).toEqual({ code: 0, serverLives: true, told: ['defect', 'servers keep running'] })
-      await using next = await ShellApp.start(options)
+      }).toEqual({ code: 1, serverLives: true, told: ['defect', 'servers keep running'] })
+      const relaunched = path.join(folder.dir, 'home/relaunched')
+      const args = (await readFile(relaunched, 'utf8')).split('\n').filter((one) => one.startsWith('--'))
+      await rm(relaunched)
+      await using next = await ShellApp.start({ ...options, args })
       await next.icon('serving')
       expect(await next.serverOf('tiny')).toBe(pid)
-      await next.quit()
-      await untilGone(pid)
+      await eventually(async () => (await next.log()).includes('Metalbar was restarted'), { what: 'the notification' })
+      await next.ask({ do: 'fail', message: 'a defect', how }).catch(() => undefined)
+      expect([await next.exited, existsSync(relaunched), lives(pid)]).toEqual([1, false, true])
+      process.kill(pid, 'SIGKILL')
     },
   )
 

@@ -37,6 +37,7 @@ export interface ShellAppOptions {
   readonly clientPort?: number
   /** Added to an environment that holds little of this machine. */
   readonly env?: Readonly<Record<string, string>>
+  readonly args?: readonly string[]
 }
 
 const stopLimitMs = 40_000
@@ -109,7 +110,7 @@ export class ShellApp implements AsyncDisposable {
     if (!existsSync(startFile)) await writeFile(startFile, JSON.stringify({ clientPort: options.clientPort ?? 0 }))
     const ofTests = { port: 0, modelStore: path.join(folder, 'models'), allowedDownloadHosts: ['127.0.0.1'] }
     if (options.preferences) await writeAppState(stateDir, { ...ofTests, ...options.preferences })
-    const start = { folder, env: environment(folder, options) }
+    const start = { folder, env: environment(folder, options), ...(options.args && { args: options.args }) }
     const named = options.electron === undefined ? undefined : electronAt(options.electron)
     const electron = named ?? (isOnElectron ? electronProgram() : undefined)
     const running =

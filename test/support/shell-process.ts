@@ -5,6 +5,8 @@ export interface ShellStart {
   readonly folder: string
   /** The whole environment. */
   readonly env: Readonly<Record<string, string>>
+  /** After the program's own. */
+  readonly args?: readonly string[]
 }
 
 /** The built app as a process of its own: on the stand-in for Electron, or on Electron itself. */

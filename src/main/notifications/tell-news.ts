@@ -15,12 +15,15 @@ export interface TellNewsOptions {
   readonly log: Logger
   readonly prefer: (changes: Partial<ShellPreferences>) => Promise<void>
   readonly onAction: (action: MenuAction) => void
+  /** A defect ended the app, which was then started again. */
+  readonly isAfterDefect: boolean
 }
 
 /** Tells by notifications what icon and menu say too. Answers what is to be called when the machine woke. */
-export function tellNews({ view, log, prefer, onAction }: TellNewsOptions): () => void {
+export function tellNews({ view, log, prefer, onAction, isAfterDefect }: TellNewsOptions): () => void {
   const isWanted = () => view.getState().preferences?.notifications === true
   const paced = new PacedNews({ isWanted, show: (news) => showNews(news, log, onAction) })
+  let isDefectTold = !isAfterDefect
   let isOffered = false
   const offerLogin = () => {
     // What asks the system comes last.
@@ -40,6 +43,8 @@ export function tellNews({ view, log, prefer, onAction }: TellNewsOptions): () =
     if (!state.snapshot || !state.preferences) return
     if (state.snapshot === before.snapshot && before.preferences) return
     paced.next(state.snapshot)
+    if (!isDefectTold && isWanted()) showNews(afterDefect, log, onAction)
+    isDefectTold = true
     offerLogin()
   })
   return () => paced.woke()
@@ -50,6 +55,8 @@ export const isLoginOfferDue = ({ snapshot, preferences }: AgentView, loginItem:
   preferences?.loginItemOffered === false &&
   loginItem === 'not-registered' &&
   snapshot?.services.some(({ state }) => state === 'ready') === true
+
+const afterDefect: News = { id: 'defect', ...newsWords.afterDefect, click: ['open', { view: 'help' }] }
 
 /** The menu says the same until the app ends, and has it under This app from then on. */
 export const loginOffer: News = {

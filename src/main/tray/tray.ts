@@ -23,6 +23,9 @@ export interface TrayOptions {
   readonly onAction: (deed: MenuAction) => void
 }
 
+/** By it macOS finds the place again to which a person moved the icon. */
+const iconId = '6d0c9f5e-3f0b-4a57-9d0e-8a2f6f1b7c34'
+
 /** macOS drops images that follow one another faster. */
 const updateIntervalMs = 200
 
@@ -32,7 +35,7 @@ let menu: ReturnType<typeof Menu.buildFromTemplate> | undefined
 /** Puts the icon into the menu bar. Answers where it is; empty where the system hides it. */
 export function showTray(options: TrayOptions): () => Rectangle {
   const { imageFolder, view, onPress, onClick } = options
-  const shown = new Tray(imageOf(imageFolder, iconOf(view.getState())))
+  const shown = new Tray(imageOf(imageFolder, iconOf(view.getState())), iconId)
   // Else macOS waits for a second click before it tells of the first.
   shown.setIgnoreDoubleClickEvents(true)
   let current: Icon | undefined

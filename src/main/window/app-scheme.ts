@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { app, protocol, session } from 'electron'
+import { app, Menu, type MenuItemConstructorOptions, protocol, session } from 'electron'
 import { mediaTypes, noncePlaceholder } from '../../serve/http/window-server.ts'
 
 const scheme = 'app'
@@ -68,6 +68,14 @@ function decoded(pathname: string): string {
 
 const refuse = (status: number) => new Response(null, { status })
 
+/** Electron has no menu of its own in a text field. */
+const editing: MenuItemConstructorOptions[] = [
+  { role: 'cut' },
+  { role: 'copy' },
+  { role: 'paste' },
+  { role: 'selectAll' },
+]
+
 /** Pages stay where they are, loaded again at most, and get nothing of the system but the clipboard to write to, for addresses that are copied. */
 export function securePages(): void {
   app.on('web-contents-created', (_event, page) => {
@@ -77,6 +85,10 @@ export function securePages(): void {
     page.on('will-redirect', (event) => event.preventDefault())
     page.on('will-attach-webview', (event) => event.preventDefault())
     page.setWindowOpenHandler(() => ({ action: 'deny' }))
+    page.on('context-menu', (_menu, { isEditable, selectionText }) => {
+      if (isEditable) Menu.buildFromTemplate(editing).popup()
+      else if (selectionText !== '') Menu.buildFromTemplate([{ role: 'copy' }]).popup()
+    })
   })
   const { defaultSession } = session
   defaultSession.setPermissionRequestHandler((_page, permission, allow, { requestingUrl }) =>

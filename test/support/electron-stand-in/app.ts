@@ -41,6 +41,7 @@ class App extends ElectronEmitter {
   readonly #paths = new Map([
     ['home', homedir()],
     ['temp', tmpdir()],
+    ['downloads', path.join(homedir(), 'Downloads')],
     ['userData', path.join(homedir(), '.config/metalbar')],
   ])
   readonly #ready = Promise.withResolvers<undefined>()
@@ -114,8 +115,8 @@ class App extends ElectronEmitter {
   }
 
   /** The next one is started by the test. */
-  relaunch(): void {
-    writeFileSync(path.join(homedir(), 'relaunched'), '')
+  relaunch({ args = [] }: { readonly args?: readonly string[] } = {}): void {
+    writeFileSync(path.join(homedir(), 'relaunched'), args.join('\n'))
   }
 
   getAppPath(): string {

@@ -12,7 +12,7 @@ import { plain } from './page.ts'
 import { clickElsewhere, clickIcon, iconClick, refuseFocus } from './person.ts'
 import { announce, powerEvents } from './power-monitor.ts'
 import { answerFor } from './protocol.ts'
-import { permissionsOf } from './session.ts'
+import { download, permissionsOf } from './session.ts'
 import { opened } from './shell.ts'
 import { trayNow, type Tray } from './tray.ts'
 import { windows } from './windows.ts'
@@ -33,6 +33,10 @@ export const controlRequest = z.discriminatedUnion('do', [
   z.object({ do: z.literal('question') }),
   z.object({ do: z.literal('press'), button: z.string(), isChecked: z.boolean().default(false) }),
   z.object({ do: z.literal('opened') }),
+  /** Of the page. */
+  z.object({ do: z.literal('download'), filename: z.string(), text: z.string() }),
+  /** Of the mouse in the page; answers what stands in the menu. */
+  z.object({ do: z.literal('contextMenu'), isEditable: z.boolean(), selectionText: z.string() }),
   z.object({ do: z.literal('clipboard') }),
   /** Of the whole machine. */
   z.object({ do: z.literal('power'), event: z.enum(powerEvents) }),
@@ -80,6 +84,12 @@ export function answerControl(): void {
   process.on('disconnect', () => process.exit(1))
 }
 
+function contextMenuOf(params: { readonly isEditable: boolean; readonly selectionText: string }): unknown {
+  const before = Menu.popped
+  for (const { webContents } of windows) webContents.emit('context-menu', {}, params)
+  return Menu.popped === before ? undefined : Menu.popped?.items.map(({ role }) => role)
+}
+
 /** The app may take its time; a menu that is open is closed first, as any click does. */
 async function openedMenu(tray: Tray): Promise<Menu> {
   tray.menu?.emit('menu-will-close')
@@ -122,6 +132,10 @@ async function carryOut(request: z.output<typeof controlRequest>): Promise<unkno
       return undefined
     case 'opened':
       return opened
+    case 'download':
+      return download(request.filename, request.text)
+    case 'contextMenu':
+      return contextMenuOf(request)
     case 'clipboard':
       return copied.at(-1)
     case 'power':

@@ -51,6 +51,13 @@ export class Menu extends ElectronEmitter {
     return applicationMenu ?? null
   }
 
+  /** The last one that came up where the mouse is. */
+  static popped: Menu | undefined
+
+  popup(): void {
+    Menu.popped = this
+  }
+
   get items(): readonly MenuItem[] {
     return itemsOf(this.template)
   }

@@ -1,3 +1,5 @@
+import { EventEmitter } from 'node:events'
+import { writeFileSync } from 'node:fs'
 import { app } from './app.ts'
 import { NetSession } from './net.ts'
 
@@ -11,10 +13,10 @@ type CheckHandler = (page: unknown, permission: string, origin: string) => boole
 
 const handlers: { request?: RequestHandler; check?: CheckHandler } = {}
 
-const defaultSession = {
+const defaultSession = Object.assign(new EventEmitter(), {
   setPermissionRequestHandler: (handler: RequestHandler) => void (handlers.request = handler),
   setPermissionCheckHandler: (handler: CheckHandler) => void (handlers.check = handler),
-}
+})
 
 let isDefaultMade = false
 
@@ -37,6 +39,18 @@ export const session = {
     }
     return defaultSession
   },
+}
+
+/** As when its page offers a file: a sheet asks for the place where nobody has named one, and gets nothing of a window that hides. */
+export function download(filename: string, text: string): void {
+  const item = Object.assign(new EventEmitter(), {
+    getFilename: () => filename,
+    setSavePath: (file: string) => {
+      writeFileSync(file, text)
+      setImmediate(() => item.emit('done', {}, 'completed'))
+    },
+  })
+  defaultSession.emit('will-download', {}, item)
 }
 
 /** What a page of this origin gets when it asks; as in Electron everything, where no handler says otherwise. */

@@ -15,12 +15,12 @@ export class StandInProcess implements ShellProcess {
   #requests = 0
 
   /** With the archive of a packed app it runs that one. */
-  constructor({ folder, env }: ShellStart, archive?: string) {
+  constructor({ folder, env, args = [] }: ShellStart, archive?: string) {
     const standIn = path.join(import.meta.dirname, 'register.ts')
     const program = [path.join(import.meta.dirname, 'run-app.ts'), archive ?? root]
     // Electron tells a rejection that nobody handles to `unhandledRejection` alone; Node.js would take it for an exception too.
     const options = ['--unhandled-rejections=warn-with-error-code', '--import', standIn]
-    this.#child = spawn(process.execPath, [...options, ...program], {
+    this.#child = spawn(process.execPath, [...options, ...program, ...args], {
       cwd: folder,
       env,
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

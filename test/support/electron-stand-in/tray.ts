@@ -31,8 +31,10 @@ export class Tray extends ElectronEmitter {
   #isMenuOpen = false
   #bounds: Bounds = { x: 1_000, y: 0, width: 24, height: 25 }
 
-  constructor(image: NativeImage) {
+  constructor(image: NativeImage, guid?: string) {
     super('Tray', ['menu-shown'])
+    if (guid !== undefined && !/^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/.test(guid))
+      throw new Error('Invalid GUID format')
     app.mustBeReady('Cannot create Tray')
     this.#image = imageOf(image)
     const { user, system } = process.cpuUsage()
