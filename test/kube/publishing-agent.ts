@@ -14,7 +14,8 @@ import {
   type Service,
 } from '../../src/agent-core/kube/resources.ts'
 import type { LogFields } from '../../src/agent-core/observability/logger.ts'
-import { Publisher, type PublisherOptions } from '../../src/agent-core/publishing/publisher.ts'
+import { Publisher } from '../../src/agent-core/publishing/publisher.ts'
+import type { PublisherOptions } from '../../src/agent-core/publishing/publishing.ts'
 import type { Connection } from '../support/controller-stand-in/kube-http.ts'
 import { eventually } from '../support/eventually.ts'
 import { silentLog } from '../support/silent-log.ts'

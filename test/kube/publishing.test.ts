@@ -1,14 +1,10 @@
 import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
-import { EndpointsWriter } from '../../src/agent-core/publishing/endpoints.ts'
 import type { PublishTarget } from '../../src/agent-core/publishing/objects.ts'
-import { resources } from '../../src/agent-core/kube/resources.ts'
 import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { KubeHttp } from '../support/controller-stand-in/kube-http.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
-import { silentLog } from '../support/silent-log.ts'
-import { publication } from '../unit/publishing/examples.ts'
 import { startPublishing, type PublishingAgent } from './publishing-agent.ts'
 import { clusterOf } from './publishing-cluster.ts'
 
@@ -533,7 +529,7 @@ describe('publishing', () => {
     expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours', epoch: 1 }, published: server })
   })
 
-  test('Endpoints of somebody else are left alone and spoken of once', async () => {
+  test('Endpoints of somebody else are left alone, spoken of once, and looked at again after five minutes', async () => {
     const cluster = clusterOf(world())
     await using agent = await startPublishing(world(), 'node-a')
     const target = await cluster.inferenceService('theirs')
@@ -542,7 +538,15 @@ describe('publishing', () => {
       subsets: [{ addresses: [{ ip: '192.0.2.50' }], ports: [{ port: 1 }] }],
     })
     await serve(agent, target)
-    await done(agent.publisher.publish(target, { ...server, port: 4 }))
+    agent.api.takeRequests()
+    for (let minute = 0; minute < 11; minute += 1) {
+      await done(agent.publisher.publish(target, { ...server, port: 4 + minute }))
+      agent.clock.now += 60_000
+    }
+    expect(agent.api.takeRequests().filter((request) => request.endsWith(' endpoints'))).toEqual([
+      'GET endpoints',
+      'GET endpoints',
+    ])
     expect(await cluster.get('endpoints', 'theirs')).toMatchObject({ subsets: [{ addresses: [{ ip: '192.0.2.50' }] }] })
     expect(agent.warnings.map(({ message }) => message)).toEqual(['Endpoints left alone'])
     expect(agent.publisher.observe(target).complete).toBe(true)
@@ -812,23 +816,6 @@ describe('publishing when the cluster misbehaves', () => {
     expect(applied.mock.calls.map(([, , , body]) => body)).toMatchObject([
       { subsets: [{ ports: [{}, { name: 'endpoint' }] }] },
     ])
-  })
-
-  test('Endpoints of somebody else are looked at again every five minutes', async () => {
-    await using room = await publishingInSimulation()
-    const { cluster, agent } = room
-    await cluster.create('endpoints', { metadata: { name: 'theirs' }, subsets: [] })
-    const clock = { now: 0 }
-    const writer = new EndpointsWriter({
-      ...{ api: agent.api, resource: resources.endpoints, log: silentLog, signal: new AbortController().signal },
-      monotonicNow: () => clock.now,
-    })
-    const looks: number[] = []
-    for (; clock.now <= 700_000; clock.now += 10_000) {
-      await writer.apply({ ...publication, namespace: 'default', name: 'theirs', serviceName: 'theirs' })
-      if (agent.api.takeRequests().length > 0) looks.push(clock.now / 1_000)
-    }
-    expect(looks).toEqual([0, 300, 600])
   })
 
   test.each(['app', 'llmkube.ai/managed-by'])(

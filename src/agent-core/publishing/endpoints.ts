@@ -1,10 +1,9 @@
 import { z } from 'zod'
 import { isApiError } from '../kube/api-error.ts'
-import type { KubeApi } from '../kube/kube-api.ts'
 import type { Resource } from '../kube/resources.ts'
-import type { Logger } from '../observability/logger.ts'
 import { refKey } from '../util/object-key.ts'
-import { commonLabels, labels, managedBy, ownerReferenceOf, type Publication } from './objects.ts'
+import { commonLabels, labels, managedBy, ownerReferenceOf, type Publication, type PublishTarget } from './objects.ts'
+import type { Publishing } from './publishing.ts'
 import { deleteWhere, type ObjectStore, readNow } from './writes.ts'
 
 /** Others may change or delete them, and may grant rights to them or remove their own: they are applied again after this time. */
@@ -47,8 +46,9 @@ const endpointsSubsets = ({ published, servicePorts }: Publication): object[] =>
         },
       ]
 
+/** What was written last, or could not be. */
 interface Applied {
-  /** What was to be said, or could not be; compared as a text. */
+  /** What it says, as a text to be compared. */
   readonly said: string
   /** Undefined where they are not ours to write. */
   readonly uid: string | undefined
@@ -56,41 +56,35 @@ interface Applied {
   readonly at: number
 }
 
-interface EndpointsOptions {
-  readonly api: KubeApi
-  /** Undefined: nothing is ever written. */
-  readonly resource: Resource | undefined
-  readonly log: Logger
-  readonly signal: AbortSignal
-  readonly monotonicNow: () => number
-}
-
-type Place = Pick<Publication, 'namespace' | 'name' | 'serviceName'>
-
 /**
- * Keeps core/v1 Endpoints beside the slices, for readers that know no slices: derived data, applied whole by the holder of the slice and by
+ * Keeps core/v1 Endpoints beside a slice, for readers that know no slices: derived data, applied whole by the holder of the slice and by
  * nobody else. They are neither watched nor compared. Trouble with them never stops a publication unless the cluster is away.
  */
-export class EndpointsWriter {
-  readonly #options: EndpointsOptions
-  readonly #applied = new Map<string, Applied>()
-  /** By key: why they are left alone, as it was logged. */
-  readonly #reasons = new Map<string, string>()
+export class OwnEndpoints {
+  readonly #publishing: Publishing
+  /** Namespace and name of the InferenceService, for the log. */
+  readonly #key: string
+  readonly #place: { readonly namespace: string; readonly name: string }
+  #applied: Applied | undefined
+  /** Why they are left alone, as it was logged. */
+  #reason: string | undefined
 
-  constructor(options: EndpointsOptions) {
-    this.#options = options
+  constructor(target: Pick<PublishTarget, 'namespace' | 'name'>, publishing: Publishing) {
+    this.#publishing = publishing
+    this.#key = refKey(target)
+    this.#place = { namespace: target.namespace, name: publishing.naming.nameOf(target.name) }
   }
 
-  has(key: string): boolean {
-    return this.#applied.get(key)?.uid !== undefined
+  /** Some were written. */
+  get isThere(): boolean {
+    return this.#applied?.uid !== undefined
   }
 
   /** They say what is wanted as far as is known, or are not ours to write. */
   isCurrent(publication: Publication): boolean {
-    const applied = this.#applied.get(refKey(publication))
-    if (!this.#options.resource) return true
-    if (!applied) return publication.published === undefined
-    return applied.uid === undefined || applied.said === saidBy(publication)
+    if (!this.#publishing.endpoints) return true
+    if (!this.#applied) return publication.published === undefined
+    return this.#applied.uid === undefined || this.#applied.said === saidBy(publication)
   }
 
   /**
@@ -98,82 +92,81 @@ export class EndpointsWriter {
    * Throws ApiError where the cluster is away.
    */
   async apply(publication: Publication, { afterOthers = false } = {}): Promise<void> {
-    const { resource, monotonicNow } = this.#options
-    const key = refKey(publication)
-    const applied = this.#applied.get(key)
-    const isDue = applied !== undefined && monotonicNow() - applied.at >= againAfterMs
+    const { endpoints: resource, monotonicNow } = this.#publishing
+    const isDue = this.#applied !== undefined && monotonicNow() - this.#applied.at >= againAfterMs
     if (!resource || (this.isCurrent(publication) && !isDue && !afterOthers)) return
     try {
-      const uid = await this.#write(resource, publication, applied?.uid)
-      if (uid === undefined) this.#leaveAlone(publication, 'Something else owns the Endpoints of this name.')
+      const uid = await this.#write(resource, publication)
+      if (uid === undefined) this.#leaveAlone('Something else owns the Endpoints of this name.')
       else {
-        this.#applied.set(key, { said: saidBy(publication), uid, at: monotonicNow() })
-        this.#reasons.delete(key)
+        this.#applied = { said: saidBy(publication), uid, at: monotonicNow() }
+        this.#reason = undefined
       }
     } catch (error) {
       if (!isApiError(error) || transient.includes(error.code)) throw error
-      this.#leaveAlone(publication, error.message)
+      this.#leaveAlone(error.message)
     }
   }
 
   /** Those of an agent. Throws ApiError, except where there is no right to do it. */
-  async remove(place: Place): Promise<void> {
-    const { resource } = this.#options
-    if (!resource) return
+  async remove(): Promise<void> {
     try {
-      await deleteWhere({ ...this.#place(resource, place), known: 'unread' }, isAgents)
-      this.forget(refKey(place))
+      await this.#removeWhere(isAgents)
     } catch (error) {
       if (!isApiError(error, 403)) throw error
-      this.#leaveAlone(place, error.message)
+      this.#leaveAlone(error.message)
     }
   }
 
   /** Those that no agent made: Kubernetes did, for a Service that selected Pods and is an agent's by now. */
-  async removeOthers(place: Place): Promise<void> {
-    const { resource } = this.#options
-    if (!resource) return
-    await deleteWhere({ ...this.#place(resource, place), known: 'unread' }, (found) => !isAgents(found))
-    this.forget(refKey(place))
+  removeOthers(): Promise<void> {
+    return this.#removeWhere((found) => !isAgents(found))
   }
 
   /** Drops what is known about them; sends no request. */
-  forget(key: string): void {
-    this.#applied.delete(key)
-    this.#reasons.delete(key)
+  forget(): void {
+    this.#applied = undefined
+    this.#reason = undefined
   }
 
   /** Answers the uid of what was written; undefined where they are somebody else's. */
-  async #write(resource: Resource, publication: Publication, known: string | undefined): Promise<string | undefined> {
-    const { api, signal } = this.#options
-    const { namespace, serviceName } = publication
+  async #write(resource: Resource, publication: Publication): Promise<string | undefined> {
+    const { api, signal } = this.#publishing
+    const { namespace, name } = this.#place
     const { metadata, ...body } = endpointsBody(publication)
     const apply = async (uid: string | undefined): Promise<string> => {
       const wanted = { ...body, metadata: { ...metadata, ...(uid !== undefined && { uid }) } }
-      return endpoints.parse(await api.apply(resource, namespace, serviceName, wanted, signal)).metadata.uid
+      return endpoints.parse(await api.apply(resource, namespace, name, wanted, signal)).metadata.uid
     }
     try {
-      if (known !== undefined) return await apply(known)
+      if (this.#applied?.uid !== undefined) return await apply(this.#applied.uid)
     } catch (error) {
       // Those that we know are gone, or were made anew.
       if (!isApiError(error, 404, 409, 422)) throw error
     }
-    const found = await readNow(this.#place(resource, publication))
+    const found = await readNow({ ...this.#place, api, signal, store: storeOf(resource) })
     return found && !isAgents(found) ? undefined : apply(found?.metadata.uid)
   }
 
-  #leaveAlone(place: Place, reason: string): void {
-    const { log, monotonicNow } = this.#options
-    const key = refKey(place)
-    this.#applied.set(key, { said: '', uid: undefined, at: monotonicNow() })
-    if (this.#reasons.get(key) !== reason) log.warn('Endpoints left alone', { key, reason })
-    this.#reasons.set(key, reason)
+  async #removeWhere(isMeant: (found: Endpoints) => boolean): Promise<void> {
+    const { api, signal, endpoints: resource } = this.#publishing
+    if (!resource) return
+    await deleteWhere({ ...this.#place, api, signal, store: storeOf(resource), known: 'unread' }, isMeant)
+    this.forget()
   }
 
-  #place(resource: Resource, { namespace, serviceName }: Place) {
-    const store: ObjectStore<Endpoints> = { resource, parse: (raw) => endpoints.parse(raw), learn: () => undefined }
-    return { api: this.#options.api, namespace, name: serviceName, signal: this.#options.signal, store }
+  #leaveAlone(reason: string): void {
+    const { log, monotonicNow } = this.#publishing
+    this.#applied = { said: '', uid: undefined, at: monotonicNow() }
+    if (this.#reason !== reason) log.warn('Endpoints left alone', { key: this.#key, reason })
+    this.#reason = reason
   }
 }
+
+const storeOf = (resource: Resource): ObjectStore<Endpoints> => ({
+  resource,
+  parse: (raw) => endpoints.parse(raw),
+  learn: () => undefined,
+})
 
 const saidBy = (publication: Publication): string => JSON.stringify(endpointsBody(publication))

@@ -1,25 +1,20 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
-import type { KubeApi } from '../kube/kube-api.ts'
-import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
-import type { Logger } from '../observability/logger.ts'
+import type { EndpointSlice } from '../kube/resources.ts'
 import type { PublishedPorts } from '../servers/ports.ts'
 import { messageOf } from '../util/message-of.ts'
 import { keyOf, refKey } from '../util/object-key.ts'
 import { within } from '../util/within.ts'
 import { lostTo, type ClaimJudgement, isDeletable, isElsewhere, isHeld } from './claim.ts'
-import { holderOf } from './objects.ts'
-import { type ClaimedSlice, ClaimedSlices } from './claimed-slice.ts'
-import { EndpointsWriter } from './endpoints.ts'
-import { HeartbeatPulse } from './heartbeat.ts'
+import { ClaimedSlice, type SliceWish } from './claimed-slice.ts'
+import { OwnEndpoints } from './endpoints.ts'
+import { HeartbeatWatch } from './heartbeat.ts'
 import {
   annotations,
-  heartbeatAt,
   heartbeatOf,
+  holderOf,
   isOwnedBy,
-  directNaming,
   labels,
-  type Naming,
   ownerOf,
   type Publication,
   type Published,
@@ -27,41 +22,11 @@ import {
   type PublishTarget,
   sliceControllers,
   sliceIsCurrent,
+  targetOf,
 } from './objects.ts'
-import { type ServiceView, ServiceWriter } from './service.ts'
-import { deleteWhere, done, type Edits, type WatchedKind, type WriteResult } from './writes.ts'
-
-interface PublicationsOptions {
-  readonly api: KubeApi
-  /** `id` is the random id of the state folder, `displayName` what people call this machine. */
-  readonly node: { readonly id: string; readonly displayName: string }
-  /** Empty = not stated. */
-  readonly agentVersion: string
-  /** Absent = direct. */
-  readonly naming?: Naming
-}
-
-/** Everything that this machine says of a service, with the time that it is; without an epoch it carries no claim. */
-type PublicationOf = (target: PublishTarget, published: Published | undefined, epoch?: number) => Publication
-
-const publicationsOf =
-  ({ api, node, agentVersion, naming = directNaming }: PublicationsOptions): PublicationOf =>
-  (target, published, epoch) => {
-    const heartbeat = heartbeatAt(api.serverNow())
-    return {
-      namespace: target.namespace,
-      name: target.name,
-      uid: target.uid,
-      serviceName: naming.nameOf(target.name),
-      servicePorts: naming.servicePortsOf(target.endpointPort),
-      annotations: naming.annotations(target),
-      published,
-      heartbeat,
-      agentVersion,
-      releasedBy: node.id,
-      claim: epoch === undefined ? undefined : { node: node.id, epoch, heartbeat, displayName: node.displayName },
-    }
-  }
+import { publicationBy, type Publishing, publishingBy, type PublisherOptions } from './publishing.ts'
+import { OwnService, type ServiceView } from './service.ts'
+import { deleteWhere, done, type Edits, type WriteResult } from './writes.ts'
 
 /** Where pods are sent to the machine `node`, by these slices, seen from the service `key`. */
 function publishedPorts(key: string, slices: Iterable<EndpointSlice>, node: string): PublishedPorts {
@@ -153,37 +118,6 @@ export const emptyView = (claim: { readonly kind: 'unknown' | 'absent' }): Publi
   recheckInMs: undefined,
 })
 
-interface Parts {
-  readonly slices: Pick<ClaimedSlices, 'view'>
-  readonly service: Pick<ServiceWriter, 'view' | 'edits' | 'isCurrent'>
-  readonly endpoints: Pick<EndpointsWriter, 'isCurrent' | 'has'>
-}
-
-/** `publicationOf`: what would be written for an address. */
-function publicationView(
-  target: PublishTarget,
-  { slices, service: services, endpoints }: Parts,
-  publicationOf: (published: Published | undefined) => Publication,
-): PublicationView {
-  const { slice, claim, recheckInMs } = slices.view(target)
-  const published = slice && publishedOf(slice)
-  const publication = publicationOf(published)
-  const { service, isOwn: serviceIsOwn, recheckInMs: serviceRecheckInMs } = services.view(target)
-  const serviceEdits = services.edits(target, publication)
-  return {
-    claim,
-    service,
-    serviceUpToDate: services.isCurrent(target, publication),
-    serviceIsOwn,
-    serviceEdits,
-    complete:
-      !isHeld(claim) || (endpoints.isCurrent(publication) && slice !== undefined && sliceIsCurrent(slice, publication)),
-    published,
-    present: isDeletable(claim) || endpoints.has(refKey(target)),
-    recheckInMs: serviceRecheckInMs ?? soonest(recheckInMs, isHeld(claim) ? serviceEdits?.forgottenInMs : undefined),
-  }
-}
-
 export function soonest(...times: readonly (number | undefined)[]): number | undefined {
   const known = times.filter((time) => time !== undefined)
   return known.length === 0 ? undefined : Math.min(...known)
@@ -201,23 +135,84 @@ function essence(slice: EndpointSlice): object {
   return { ...slice, metadata: { ...slice.metadata, annotations: copied, resourceVersion: '', managedFields: [] } }
 }
 
-export interface PublisherOptions extends PublicationsOptions {
-  readonly api: KubeApi
-  readonly services: WatchedKind<Service>
-  readonly slices: WatchedKind<EndpointSlice>
-  /** core/v1 Endpoints, for readers that know no slices; undefined = they are not written. */
-  readonly endpoints: Resource | undefined
-  readonly log: Logger
-  /** Something changed that no watch tells: a claim was lost, or could not be renewed. Key = namespace/name. */
-  readonly onChange: (key: string) => void
-  /** Milliseconds; must not jump with the wall clock. */
-  readonly monotonicNow?: () => number
-  readonly random?: () => number
-  /** Between two renewals of a claim. */
-  readonly renewEveryMs?: number
-  /** Shared with other publishers; absent = its own. */
-  readonly pulse?: HeartbeatPulse
+/** What is published of one service. */
+class PublishedService {
+  readonly slice: ClaimedSlice
+  readonly service: OwnService
+  readonly endpoints: OwnEndpoints
+  readonly #publishing: Publishing
+
+  constructor(
+    target: Pick<PublishTarget, 'namespace' | 'name'>,
+    publishing: Publishing,
+    silentMs: (slice: EndpointSlice) => number,
+  ) {
+    this.#publishing = publishing
+    this.service = new OwnService(target, publishing)
+    this.endpoints = new OwnEndpoints(target, publishing)
+    this.slice = new ClaimedSlice(target, publishing, {
+      silentMs,
+      onRenewed: (renewed, published) => this.#keepEndpoints(renewed, published),
+    })
+  }
+
+  view(target: PublishTarget): PublicationView {
+    const { slice, claim, recheckInMs } = this.slice.view(target)
+    const published = slice && publishedOf(slice)
+    const publication = publicationBy(this.#publishing, target, published)
+    const { service, recheckInMs: serviceRecheckInMs } = this.service.view(target)
+    const serviceEdits = this.service.edits(publication)
+    const isSliceRight = slice !== undefined && sliceIsCurrent(slice, publication)
+    return {
+      ...{ claim, service, serviceEdits, published },
+      serviceUpToDate: this.service.isCurrent(publication),
+      serviceIsOwn: this.service.cached !== undefined && isOwnedBy(this.service.cached, target),
+      complete: !isHeld(claim) || (this.endpoints.isCurrent(publication) && isSliceRight),
+      present: isDeletable(claim) || this.endpoints.isThere,
+      recheckInMs: serviceRecheckInMs ?? soonest(recheckInMs, isHeld(claim) ? serviceEdits?.forgottenInMs : undefined),
+    }
+  }
+
+  inTurn(write: () => Promise<WriteResult>): Promise<WriteResult> {
+    return this.slice.inTurn(write)
+  }
+
+  /** Service or Endpoints after the slice: in the order of the slices' turns, and in no turn of a slice. */
+  async thenBeside(written: Promise<WriteResult>, write: () => Promise<WriteResult>): Promise<WriteResult> {
+    const result = await written
+    return result.kind === 'done' ? this.slice.beside(write) : result
+  }
+
+  async applyEndpoints(
+    target: PublishTarget,
+    published: Published | undefined,
+    options?: { readonly afterOthers: boolean },
+  ): Promise<WriteResult> {
+    await this.endpoints.apply(publicationBy(this.#publishing, target, published), options)
+    return done
+  }
+
+  /** The slice goes last: as long as it is there, something is left to do. */
+  async deleteSliceAndEndpoints(target: PublishTarget): Promise<WriteResult> {
+    const claim = this.slice.judge(target)
+    const { cached } = this.slice
+    if (cached && !isDeletable(claim)) {
+      this.endpoints.forget()
+      return lostTo(claim, target)
+    }
+    if (cached || this.endpoints.isThere) await this.slice.beside(() => this.endpoints.remove())
+    return (await this.slice.write(target, { to: 'delete' })).result
+  }
+
+  /** With a renewal of the claim: a failure stops nothing, and the next renewal tries again. */
+  #keepEndpoints(target: PublishTarget, published: Published | undefined): void {
+    const kept = this.slice.beside(() => this.applyEndpoints(target, published))
+    kept.catch((error: unknown) => this.#publishing.log.debug('Endpoints not kept', { key: refKey(target), error }))
+  }
 }
+
+/** Stamps and the `Date` header have whole seconds each. */
+const stampErrorMs = 2_000
 
 /**
  * Says in the cluster what this machine serves, and nothing that is not so. The EndpointSlice is the claim: only its
@@ -225,158 +220,141 @@ export interface PublisherOptions extends PublicationsOptions {
  * Its methods throw ApiError where the cluster does not answer or does not permit.
  */
 export class Publisher {
-  /** The beat on which the claims are renewed. */
-  readonly pulse: HeartbeatPulse
-  readonly #options: PublisherOptions
-  readonly #publication: PublicationOf
-  readonly #slices: ClaimedSlices
-  readonly #service: ServiceWriter
-  readonly #endpoints: EndpointsWriter
+  readonly #publishing: Publishing
+  /** By namespace/name. */
+  readonly #known = new Map<string, PublishedService>()
+  /** For how long each holder has been silent. */
+  readonly #watch: HeartbeatWatch
   readonly #stopped = new AbortController()
+  readonly #unsubscribe: () => void
 
   constructor(options: PublisherOptions) {
-    const { api, services, slices, endpoints: resource, log, node } = options
-    const { monotonicNow = () => performance.now(), random = Math.random } = options
-    const { naming = directNaming } = options
-    const { nameOf } = naming
-    const { signal } = this.#stopped
-    this.#options = options
-    this.#publication = publicationsOf(options)
-    this.pulse = options.pulse ?? new HeartbeatPulse({ random, everyMs: options.renewEveryMs })
-    this.#service = new ServiceWriter({ api, services, nameOf, monotonicNow, signal })
-    this.#endpoints = new EndpointsWriter({ api, resource, log, signal, monotonicNow })
-    this.#slices = new ClaimedSlices({
-      api,
-      slices,
-      nameOf,
-      node: node.id,
-      log,
-      signal,
-      monotonicNow,
-      random,
-      pulse: this.pulse,
-      publication: this.#publication,
-      onRenewed: (target, slice) => this.#keepEndpoints(target, publishedOf(slice)),
-      onChange: options.onChange,
+    this.#publishing = publishingBy(options, this.#stopped.signal)
+    this.#watch = new HeartbeatWatch(this.#publishing)
+    this.#unsubscribe = options.slices.cache.onChange(({ before, after }) => {
+      if (after) this.#hear(after)
+      else if (before) this.#watch.forget(before.metadata.uid)
     })
   }
 
   /** From the caches alone. A claim found to be ours, as after a restart, is renewed from now on. */
   observe(target: PublishTarget): PublicationView {
-    const { services, slices } = this.#options
+    const { services, slices } = this.#publishing
     if (!slices.cache.synced || !services.cache.synced) return emptyView({ kind: 'unknown' })
-    const parts = { slices: this.#slices, service: this.#service, endpoints: this.#endpoints }
-    return publicationView(target, parts, (published) => this.#publication(target, published))
+    return this.#of(target).view(target)
   }
 
   /** Takes a slice that is free or was released, where the Service's name is free and valid. */
   claim(target: PublishTarget): Promise<WriteResult> {
-    return this.#inTurn(target, async (slice) => {
-      const judged = slice.judge(target)
-      if (judged.kind === 'ours' && !slice.isDoubtful) return done
+    const one = this.#of(target)
+    return one.inTurn(async () => {
+      const judged = one.slice.judge(target)
+      if (judged.kind === 'ours' && !one.slice.isDoubtful) return done
       if (isElsewhere(judged)) return lostTo(judged, target)
-      const obstacle = isHeld(judged) ? undefined : await this.#findObstacle(target)
+      const obstacle = isHeld(judged) ? undefined : await one.service.findObstacle(target)
       if (obstacle) return obstacle
       if (judged.kind === 'previous') {
-        const removed = await this.#deleteSliceAndEndpoints(slice, target)
+        const removed = await one.deleteSliceAndEndpoints(target)
         if (removed.kind !== 'done') return removed
       }
-      return slice.claim(target)
+      return (await one.slice.write(target, { to: 'claim' })).result
     })
   }
 
   /** Takes a slice whose holder is dead; `lost` where it lives after all or another was quicker. */
   takeOver(target: PublishTarget): Promise<WriteResult> {
-    const takenOver = this.#inTurn(target, async (slice) => {
-      const obstacle = await this.#findObstacle(target)
-      return obstacle ?? slice.takeOver(target)
+    const one = this.#of(target)
+    const takenOver = one.inTurn(async () => {
+      const obstacle = await one.service.findObstacle(target)
+      return obstacle ?? (await one.slice.write(target, { to: 'takeOver' })).result
     })
-    return this.#thenBeside(target, takenOver, () => this.#writeEndpoints(target, undefined, { afterOthers: true }))
+    return one.thenBeside(takenOver, () => one.applyEndpoints(target, undefined, { afterOthers: true }))
   }
 
   /** For an agent that sees a dead claim and cannot serve: no traffic may go to the dead address. */
   withdrawDead(target: PublishTarget): Promise<WriteResult> {
-    return this.#inTurn(target, (slice) => slice.withdrawDead(target))
+    return this.#write(target, { to: 'withdrawDead' })
   }
 
   /** Creates or adopts the Service; only the holder of the claim does. `takesBack`: also from LLMKube's relay. */
   ensureService(target: PublishTarget, { takesBack = false } = {}): Promise<WriteResult> {
-    const confirmed = this.#inTurn(target, (slice) => slice.confirm(target))
-    return this.#thenBeside(target, confirmed, async (slice) => {
-      const cached = slice.cached(target)
-      const publication = this.#publication(target, cached && publishedOf(cached))
-      const relay = { isLeft: false }
-      const result = await this.#service.write(target, publication, {
-        onCreate: () => this.#endpoints.forget(refKey(target)),
-        ...(takesBack && { onTakenBack: () => (relay.isLeft = true) }),
-      })
-      if (relay.isLeft) await this.#removeSelected(publication)
+    const one = this.#of(target)
+    const confirmed = one.inTurn(() => one.slice.confirm(target))
+    return one.thenBeside(confirmed, async () => {
+      const { cached } = one.slice
+      const publication = publicationBy(this.#publishing, target, cached && publishedOf(cached))
+      const { result, before } = await one.service.write(target, publication, { takesBack })
+      // With a Service Kubernetes deletes its Endpoints too.
+      if (before === 'absent') one.endpoints.forget()
+      if (before === 'relayed') await this.#removeSelected(one, publication)
       return result
     })
   }
 
   /** Says where the server listens, and whether it answers. */
   publish(target: PublishTarget, published: Published): Promise<WriteResult> {
-    const written = this.#inTurn(target, async (slice) => {
-      const { result, changed } = await slice.publish(target, published)
+    const one = this.#of(target)
+    const written = one.inTurn(async () => {
+      const { result, changed } = await one.slice.write(target, { to: 'publish', published })
       if (changed && result.kind === 'done') {
         const { address: hostIP, port, ready } = published
-        this.#options.log.info('registered endpoint', { ...nameOf(target), hostIP, port, ready })
+        this.#publishing.log.info('registered endpoint', { ...nameOf(target), hostIP, port, ready })
       }
       return result
     })
-    return this.#thenBeside(target, written, () => this.#writeEndpoints(target, published))
+    return one.thenBeside(written, () => one.applyEndpoints(target, published))
   }
 
   /** No new traffic; claim, slice and Service stay. */
   withdraw(target: PublishTarget): Promise<WriteResult> {
-    const withdrawn = this.#inTurn(target, async (slice) => {
-      const { result, changed } = await slice.withdraw(target)
-      if (changed && result.kind === 'done') this.#options.log.info('withdrew endpoint', nameOf(target))
+    const one = this.#of(target)
+    const withdrawn = one.inTurn(async () => {
+      const { result, changed } = await one.slice.write(target, { to: 'withdraw' })
+      if (changed && result.kind === 'done') this.#publishing.log.info('withdrew endpoint', nameOf(target))
       return result
     })
-    return this.#thenBeside(target, withdrawn, async (slice) => {
-      const cached = slice.cached(target)
-      return cached ? this.#writeEndpoints(target, publishedOf(cached)) : done
+    return one.thenBeside(withdrawn, async () => {
+      const { cached } = one.slice
+      return cached ? one.applyEndpoints(target, publishedOf(cached)) : done
     })
   }
 
   /** The InferenceService is stopped: slice and Endpoints go, the Service keeps its ClusterIP. */
   unpublish(target: PublishTarget): Promise<WriteResult> {
-    return this.#inTurn(target, (slice) => this.#deleteSliceAndEndpoints(slice, target))
+    const one = this.#of(target)
+    return one.inTurn(() => one.deleteSliceAndEndpoints(target))
   }
 
   /** LLMKube's controller takes it for no ingress from now on; whoever comes by it still does. */
   withoutPin(target: PublishTarget): Promise<WriteResult> {
-    return this.#inTurn(target, (slice) => slice.strip(target, [annotations.ingressPin]))
+    return this.#write(target, { to: 'withoutPin' })
   }
 
   /** The InferenceService is gone: all three go, unless they are another's by now. */
   remove(target: PublishTarget): Promise<WriteResult> {
-    return this.#inTurn(target, async (slice) => {
-      const cached = slice.cached(target)
+    const one = this.#of(target)
+    return one.inTurn(async () => {
+      const { cached } = one.slice
       const isAnothers = cached && ownerOf(cached) !== undefined && !isOwnedBy(cached, target)
       // The Endpoints went with the slice: they are of the same Service.
-      if (isAnothers) this.#endpoints.forget(refKey(target))
-      const removed = isAnothers ? done : await this.#deleteSliceAndEndpoints(slice, target)
-      return removed.kind === 'done' ? slice.beside(() => this.#service.remove(target)) : removed
+      if (isAnothers) one.endpoints.forget()
+      const removed = isAnothers ? done : await one.deleteSliceAndEndpoints(target)
+      return removed.kind === 'done' ? one.slice.beside(() => one.service.remove(target)) : removed
     })
   }
 
   /** Ready no more, and free for any other agent at once. */
   release(target: PublishTarget): Promise<WriteResult> {
-    return this.#inTurn(target, async (slice) => {
-      const { result } = await slice.withdraw(target)
-      if (result.kind !== 'done') {
-        this.#endpoints.forget(refKey(target))
-        return result
-      }
-      const shown = slice.cached(target)
+    const one = this.#of(target)
+    return one.inTurn(async () => {
+      const { result } = await one.slice.write(target, { to: 'withdraw' })
+      const shown = one.slice.cached
       // The claim goes last: as long as it is held, something is left to do.
-      if (shown) await slice.beside(() => this.#writeEndpoints(target, publishedOf(shown)))
-      const released = await slice.release(target)
-      this.#endpoints.forget(refKey(target))
-      return released
+      if (result.kind === 'done' && shown) {
+        await one.slice.beside(() => one.applyEndpoints(target, publishedOf(shown)))
+      }
+      one.endpoints.forget()
+      return result.kind === 'done' ? (await one.slice.write(target, { to: 'release' })).result : result
     })
   }
 
@@ -392,19 +370,83 @@ export class Publisher {
 
   /** Whether there is a slice or a Service of its name in the caches, or anything is remembered of one. */
   isThere(target: PublishTarget): boolean {
-    const { slices, services, naming = directNaming } = this.#options
+    const { slices, services, naming } = this.#publishing
     const place = [target.namespace, naming.nameOf(target.name)] as const
     const isCached = slices.cache.get(...place) !== undefined || services.cache.get(...place) !== undefined
-    return isCached || this.#slices.isKnown(target) || this.#service.isKnown(target)
+    return isCached || this.#known.has(refKey(target))
+  }
+
+  /** The services whose claims are held. */
+  held(): PublishTarget[] {
+    return [...this.#known.values()].flatMap(({ slice }) => slice.heldFor ?? [])
+  }
+
+  /** Where pods are sent to this machine, seen from the service `key`. */
+  ports(key: string): PublishedPorts {
+    return publishedPorts(key, this.#publishing.slices.cache.values(), this.#publishing.node.id)
+  }
+
+  /** Ends all interest in a key, without any request. */
+  forget(key: string): void {
+    this.#known.get(key)?.slice.forget()
+    this.#known.delete(key)
+  }
+
+  /**
+   * The host may have slept, and events may have been missed: others' silence counts from now, writes that wait are dropped, and our
+   * own claims are read again before they are relied on.
+   */
+  watchGap(): void {
+    this.#watch.watchGap()
+    this.#readAgain()
+  }
+
+  /** Milliseconds since the last renewal of each claim that is held. */
+  heartbeatAgesMs(): number[] {
+    return [...this.#known.values()].flatMap(({ slice }) => slice.heartbeatAgeMs ?? [])
+  }
+
+  /**
+   * Whether the watch on EndpointSlices is live. While it is not, no holder's silence counts; our own claims are treated as after a gap,
+   * and the silence of other holders from before it still counts afterwards.
+   */
+  setWatchLive(live: boolean): void {
+    if (live === this.#watch.isLive) return
+    this.#watch.setLive(live)
+    if (!live) this.#readAgain()
+  }
+
+  /** Ends renewals and requests at once; the claims stay as they are. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stopped.abort()
+    this.#unsubscribe()
+    await Promise.all([...this.#known.values()].map(({ slice }) => slice[Symbol.asyncDispose]()))
+  }
+
+  #of(target: Pick<PublishTarget, 'namespace' | 'name'>): PublishedService {
+    const key = refKey(target)
+    const known = this.#known.get(key)
+    if (known) return known
+    const one = new PublishedService(target, this.#publishing, (slice) => this.#silentMs(slice))
+    this.#known.set(key, one)
+    return one
+  }
+
+  #write(target: PublishTarget, wish: SliceWish): Promise<WriteResult> {
+    const one = this.#of(target)
+    return one.inTurn(async () => (await one.slice.write(target, wish)).result)
+  }
+
+  #readAgain(): void {
+    for (const { slice } of this.#known.values()) slice.watchGap()
   }
 
   /**
    * Removes what Kubernetes made for a Service that selected Pods: it leaves their addresses there for ever once the Service selects nothing,
    * and requests would go to Pods that are gone.
    */
-  async #removeSelected({ namespace, name, serviceName }: Publication): Promise<void> {
-    const { api, slices, endpoints } = this.#options
-    const { signal } = this.#stopped
+  async #removeSelected({ endpoints }: PublishedService, { namespace, serviceName }: Publication): Promise<void> {
+    const { api, slices, signal } = this.#publishing
     const labelSelector = `${labels.serviceName}=${serviceName},${labels.sliceController} in (${sliceControllers.join(',')})`
     for await (const { items } of api.pages(slices.resource, { namespace, labelSelector }, signal)) {
       for (const known of items.map((item) => slices.parse(item))) {
@@ -414,101 +456,7 @@ export class Publisher {
         await deleteWhere(at, (now) => isOfKubernetes(now))
       }
     }
-    if (endpoints) await this.#endpoints.removeOthers({ namespace, name, serviceName })
-  }
-
-  /** The services whose claims are held. */
-  held(): PublishTarget[] {
-    return this.#slices.held()
-  }
-
-  /** Where pods are sent to this machine, seen from the service `key`. */
-  ports(key: string): PublishedPorts {
-    return publishedPorts(key, this.#options.slices.cache.values(), this.#options.node.id)
-  }
-
-  /** Ends all interest in a key, without any request. */
-  forget(key: string): void {
-    this.#service.forget(key)
-    this.#endpoints.forget(key)
-    this.#slices.forget(key)
-  }
-
-  /**
-   * The host may have slept, and events may have been missed: others' silence counts from now, writes that wait are dropped, and our
-   * own claims are read again before they are relied on.
-   */
-  watchGap(): void {
-    this.#slices.watchGap()
-  }
-
-  /** Milliseconds since the last renewal of each claim that is held. */
-  heartbeatAgesMs(): number[] {
-    return this.#slices.heartbeatAgesMs()
-  }
-
-  /**
-   * Whether the watch on EndpointSlices is live. While it is not, no holder's silence counts; our own claims are treated as after a gap,
-   * and the silence of other holders from before it still counts afterwards.
-   */
-  setWatchLive(live: boolean): void {
-    this.#slices.setWatchLive(live)
-  }
-
-  /** Ends renewals and requests at once; the claims stay as they are. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#stopped.abort()
-    await this.#slices[Symbol.asyncDispose]()
-  }
-
-  #inTurn(target: PublishTarget, write: (slice: ClaimedSlice) => Promise<WriteResult>): Promise<WriteResult> {
-    const slice = this.#slices.of(target)
-    return slice.inTurn(() => write(slice))
-  }
-
-  /** Service or Endpoints after the slice: in the order of the slices' turns, and in no turn of a slice. */
-  async #thenBeside(
-    target: PublishTarget,
-    written: Promise<WriteResult>,
-    write: (slice: ClaimedSlice) => Promise<WriteResult>,
-  ): Promise<WriteResult> {
-    const result = await written
-    const slice = this.#slices.of(target)
-    return result.kind === 'done' ? slice.beside(() => write(slice)) : result
-  }
-
-  #findObstacle(target: PublishTarget): Promise<WriteResult | undefined> {
-    return this.#service.findObstacle(target, this.#publication(target, undefined))
-  }
-
-  async #writeEndpoints(
-    target: PublishTarget,
-    published: Published | undefined,
-    options?: { readonly afterOthers: boolean },
-  ): Promise<WriteResult> {
-    await this.#endpoints.apply(this.#publication(target, published), options)
-    return done
-  }
-
-  /** With a renewal of the claim: a failure stops nothing, and the next renewal tries again. */
-  #keepEndpoints(target: PublishTarget, published: Published | undefined): void {
-    const kept = this.#slices.of(target).beside(() => this.#writeEndpoints(target, published))
-    kept.catch((error: unknown) => this.#options.log.debug('Endpoints not kept', { key: refKey(target), error }))
-  }
-
-  /** The slice goes last: as long as it is there, something is left to do. */
-  async #deleteSliceAndEndpoints(slice: ClaimedSlice, target: PublishTarget): Promise<WriteResult> {
-    const key = refKey(target)
-    const claim = slice.judge(target)
-    const cached = slice.cached(target)
-    if (cached && !isDeletable(claim)) {
-      this.#endpoints.forget(key)
-      return lostTo(claim, target)
-    }
-    if (cached || this.#endpoints.has(key)) {
-      await slice.beside(() => this.#endpoints.remove(this.#publication(target, undefined)))
-    }
-    return slice.delete(target)
+    await endpoints.removeOthers()
   }
 
   #forAllHeld(
@@ -516,10 +464,42 @@ export class Publisher {
     write: (target: PublishTarget) => Promise<WriteResult>,
     isMeant: (key: string) => boolean = () => true,
   ): Promise<readonly Unfinished[]> {
-    this.#slices.dropWaiting()
-    this.#slices.findOwn()
-    const held = this.#slices.held().filter((target) => isMeant(refKey(target)))
+    for (const { slice } of this.#known.values()) slice.dropWaiting()
+    this.#findOwn()
+    const held = this.held().filter((target) => isMeant(refKey(target)))
     return writeWithin(limitMs, held, write, this.#stopped.signal)
+  }
+
+  /** Holds what an agent of this machine before this one claimed, where nothing has asked for it yet. */
+  #findOwn(): void {
+    const { slices, node, naming } = this.#publishing
+    for (const slice of [...slices.cache.values()]) {
+      const target = targetOf(slice)
+      if (!target || slice.metadata.name !== naming.nameOf(target.name)) continue
+      if (holderOf(slice.metadata.annotations[annotations.claim]) !== node.id) continue
+      const found = this.#of(target).slice
+      if (!found.heldFor) found.judge(target)
+    }
+  }
+
+  #silentMs(slice: EndpointSlice): number {
+    this.#hear(slice)
+    return this.#watch.silentMs(slice.metadata.uid)
+  }
+
+  #hear(slice: EndpointSlice): void {
+    const { uid } = slice.metadata
+    // A new holder is a sign of life, even within the second of the old one's last heartbeat.
+    const sign = `${heartbeatOf(slice)} ${slice.metadata.annotations[annotations.claim] ?? ''}`
+    this.#watch.observe(uid, sign, this.#watch.hasSeen(uid) ? 0 : this.#stampedSilenceMs(slice))
+  }
+
+  /** For how long a holder has been silent by the server's own stamps. */
+  #stampedSilenceMs({ metadata }: EndpointSlice): number {
+    const stamps = metadata.managedFields
+      .map(({ time }) => Date.parse(time ?? ''))
+      .filter((stamp) => !Number.isNaN(stamp))
+    return stamps.length === 0 ? 0 : this.#publishing.api.serverNow() - Math.max(...stamps) - stampErrorMs
   }
 }
 

@@ -1,7 +1,5 @@
 import { isApiError } from '../kube/api-error.ts'
-import type { KubeApi } from '../kube/kube-api.ts'
 import type { Service } from '../kube/resources.ts'
-import { refKey } from '../util/object-key.ts'
 import {
   isOwnedBy,
   labels,
@@ -12,15 +10,16 @@ import {
   serviceIsCurrent,
   servicePatch,
 } from './objects.ts'
+import { type Publishing, publicationBy } from './publishing.ts'
 import {
   done,
   type Edits,
   ForeignEdits,
   readNow,
   settledWrite,
-  type WatchedKind,
   watchedStore,
   type WriteResult,
+  type WriteStep,
 } from './writes.ts'
 
 type ServiceJudgement =
@@ -92,176 +91,130 @@ type Wish = Pick<Publication, 'uid' | 'servicePorts'>
 
 const wishOf = ({ uid, servicePorts }: Publication): Wish => ({ uid, servicePorts })
 
-/** Creates, adopts and removes Services; never takes over a foreign one. */
-export class ServiceWriter {
-  readonly #api: KubeApi
-  readonly #services: WatchedKind<Service>
-  readonly #nameOf: (inferenceService: string) => string
-  readonly #now: () => number
-  readonly #signal: AbortSignal
-  readonly #found = new Map<string, Found>()
-  /** By key: changes by others of what we have written. */
-  readonly #edits = new Map<string, ForeignEdits<Wish>>()
+/** The Service of one InferenceService, which is created, adopted and removed; a foreign one is never taken over. */
+export class OwnService {
+  readonly #publishing: Publishing
+  /** Namespace and name of the Service. */
+  readonly #place: { readonly namespace: string; readonly name: string }
+  readonly #edits: ForeignEdits<Wish>
+  #found: Found | undefined
 
-  constructor(options: {
-    readonly api: KubeApi
-    readonly services: WatchedKind<Service>
-    /** The name of a Service by that of its InferenceService. */
-    readonly nameOf: (inferenceService: string) => string
-    readonly monotonicNow: () => number
-    readonly signal: AbortSignal
-  }) {
-    this.#api = options.api
-    this.#nameOf = options.nameOf
-    this.#services = options.services
-    this.#now = options.monotonicNow
-    this.#signal = options.signal
+  constructor({ namespace, name }: Pick<PublishTarget, 'namespace' | 'name'>, publishing: Publishing) {
+    const { api, naming, monotonicNow } = publishing
+    this.#publishing = publishing
+    this.#place = { namespace, name: naming.nameOf(name) }
+    this.#edits = new ForeignEdits({ kind: 'Service', ...this.#place, fieldManager: api.fieldManager, monotonicNow })
   }
 
-  /** From the cache, and from what was found in the way less than {@link recheckMs} ago; `isOwn`: it was made for this very object. */
-  view(target: PublishTarget): {
-    readonly service: ServiceView
-    readonly isOwn: boolean
-    readonly recheckInMs: number | undefined
-  } {
-    const service = this.#cached(target)
-    const isOwn = service !== undefined && isOwnedBy(service, target)
-    const found = service ? undefined : this.#found.get(refKey(target))
-    const recheckInMs = found ? recheckMs - (this.#now() - found.at) : 0
-    if (found?.kind === 'relayed' && recheckInMs > 0) {
-      return { service: { kind: 'relayed' }, isOwn, recheckInMs: undefined }
-    }
-    return found && recheckInMs > 0
-      ? { service: { kind: found.kind, message: found.message }, isOwn, recheckInMs }
-      : { service: judgeService(service, target), isOwn, recheckInMs: undefined }
+  get cached(): Service | undefined {
+    const { namespace, name } = this.#place
+    return this.#publishing.services.cache.get(namespace, name)
+  }
+
+  /** From the cache, and from what was found in the way less than {@link recheckMs} ago. */
+  view(target: PublishTarget): { readonly service: ServiceView; readonly recheckInMs: number | undefined } {
+    const service = this.cached
+    const found = service ? undefined : this.#found
+    const recheckInMs = found ? recheckMs - (this.#publishing.monotonicNow() - found.at) : 0
+    if (!found || recheckInMs <= 0) return { service: judgeService(service, target), recheckInMs: undefined }
+    return found.kind === 'relayed'
+      ? { service: { kind: 'relayed' }, recheckInMs: undefined }
+      : { service: { kind: found.kind, message: found.message }, recheckInMs }
   }
 
   /** Only while others change it again and again. */
-  edits(target: PublishTarget, publication: Publication): Edits | undefined {
-    return this.#lookAtEdits(target, this.#cached(target), publication)
-  }
-
-  /** Whether something was found under its name that no watch tells. */
-  isKnown(target: PublishTarget): boolean {
-    return this.#found.has(refKey(target))
+  edits(publication: Publication): Edits | undefined {
+    return this.#lookAtEdits(this.cached, publication)
   }
 
   /** Whether it says what is wanted, whosever it is; true where there is none. */
-  isCurrent(target: PublishTarget, publication: Publication): boolean {
-    const service = this.#cached(target)
+  isCurrent(publication: Publication): boolean {
+    const service = this.cached
     return !service || serviceIsCurrent(service, publication)
   }
 
   /** A dry run tells whether the name is free and acceptable before anything is claimed; undefined = it is. */
-  async findObstacle(target: PublishTarget, publication: Publication): Promise<WriteResult | undefined> {
-    this.#found.delete(refKey(target))
-    let service = this.#cached(target)
+  async findObstacle(target: PublishTarget): Promise<WriteResult | undefined> {
+    const { api, services, signal } = this.#publishing
+    this.#found = undefined
+    let service = this.cached
     if (!service) {
       try {
-        const options = { dryRun: true, signal: this.#signal }
-        await this.#api.create(this.#services.resource, target.namespace, serviceBody(publication), options)
+        const body = serviceBody(publicationBy(this.#publishing, target, undefined))
+        await api.create(services.resource, target.namespace, body, { dryRun: true, signal })
         return undefined
       } catch (error) {
-        if (isApiError(error, 404, 422)) return this.#remember(target, { kind: 'refused', message: error.message })
+        if (isApiError(error, 404, 422)) return this.#remember({ kind: 'refused', message: error.message })
         if (!isApiError(error, 409)) throw error
       }
-      service = await readNow({ ...this.#place(target), store: watchedStore(this.#services) })
+      service = await readNow({ ...this.#place, api, signal, store: watchedStore(services) })
     }
     const judged = judgeService(service, target)
-    return judged.kind === 'taken' ? this.#remember(target, judged) : undefined
+    return judged.kind === 'taken' ? this.#remember(judged) : undefined
   }
 
   /**
-   * `onCreate`: there was none, and so Kubernetes has deleted the Endpoints too. With `onTakenBack` it is taken from LLMKube's relay too. Throws what
-   * the server refuses: its name was free before.
+   * Answers what was there before too: where there was none, Kubernetes has deleted the Endpoints. With `takesBack` it is taken from LLMKube's relay
+   * too. Throws what the server refuses: its name was free before.
    */
   async write(
     target: PublishTarget,
     publication: Publication,
-    { onCreate, onTakenBack }: { readonly onCreate: () => void; readonly onTakenBack?: () => void },
-  ): Promise<WriteResult> {
-    const edits = this.#editsOf(target)
+    { takesBack }: { readonly takesBack: boolean },
+  ): Promise<{ readonly result: WriteResult; readonly before?: ServiceJudgement['kind'] }> {
     const wish = wishOf(publication)
-    const before = { isRelayed: false }
-    const settled = await settledWrite<Service, WriteResult>({
-      ...this.#place(target),
-      store: watchedStore(this.#services),
-      known: this.#cached(target),
-      decide: (service) => {
-        const judged = judgeService(service, target)
-        if (judged.kind === 'taken') return { do: 'stop', result: this.#remember(target, judged) }
-        if (judged.kind === 'relayed' && !onTakenBack) {
-          this.#found.set(refKey(target), { kind: 'relayed', message: '', at: this.#now() })
-          return { do: 'stop', result: done }
-        }
-        if (service && serviceIsCurrent(service, publication)) return { do: 'stop', result: done }
-        if ((this.#lookAtEdits(target, service, publication)?.mendInMs ?? 0) > 0) return { do: 'stop', result: done }
-        edits.writing(wish)
-        before.isRelayed = judged.kind === 'relayed'
-        if (service) return { do: 'patch', object: service, body: servicePatch(publication, service) }
-        onCreate()
-        return { do: 'create', body: serviceBody(publication) }
-      },
+    let before: ServiceJudgement['kind'] | undefined
+    const result = await this.#settle((service) => {
+      const judged = judgeService(service, target)
+      before = undefined
+      if (judged.kind === 'taken') return { do: 'stop', result: this.#remember(judged) }
+      if (judged.kind === 'relayed' && !takesBack) {
+        this.#found = { kind: 'relayed', message: '', at: this.#publishing.monotonicNow() }
+        return { do: 'stop', result: done }
+      }
+      if (service && serviceIsCurrent(service, publication)) return { do: 'stop', result: done }
+      if ((this.#lookAtEdits(service, publication)?.mendInMs ?? 0) > 0) return { do: 'stop', result: done }
+      this.#edits.writing(wish)
+      before = judged.kind
+      return service
+        ? { do: 'patch', object: service, body: servicePatch(publication, service) }
+        : { do: 'create', body: serviceBody(publication) }
     })
-    if (settled.kind === 'refused') throw settled.error
-    if (settled.kind === 'stopped') return settled.result
-    this.#found.delete(refKey(target))
-    edits.wrote(wish)
-    if (before.isRelayed) onTakenBack?.()
-    return done
+    if (before === undefined) return { result }
+    this.#found = undefined
+    this.#edits.wrote(wish)
+    return { result, before }
   }
 
   /** Only one made for this very InferenceService. */
   async remove(target: PublishTarget): Promise<WriteResult> {
-    const settled = await settledWrite<Service, WriteResult>({
-      ...this.#place(target),
-      store: watchedStore(this.#services),
-      known: this.#cached(target),
-      decide: (service) =>
-        service && judgeService(service, target).kind === 'ours' && isOwnedBy(service, target)
-          ? { do: 'delete', object: service }
-          : { do: 'stop', result: done },
-    })
+    const result = await this.#settle((service) =>
+      service && judgeService(service, target).kind === 'ours' && isOwnedBy(service, target)
+        ? { do: 'delete', object: service }
+        : { do: 'stop', result: done },
+    )
+    this.#edits.forgetWrites()
+    return result
+  }
+
+  async #settle(decide: (service: Service | undefined) => WriteStep<Service, WriteResult>): Promise<WriteResult> {
+    const { api, services, signal } = this.#publishing
+    const store = watchedStore(services)
+    const settled = await settledWrite({ ...this.#place, api, signal, store, known: this.cached, decide })
     if (settled.kind === 'refused') throw settled.error
-    this.#edits.delete(refKey(target))
     return settled.kind === 'stopped' ? settled.result : done
   }
 
-  forget(key: string): void {
-    this.#found.delete(key)
-    this.#edits.delete(key)
-  }
-
-  #lookAtEdits(target: PublishTarget, service: Service | undefined, publication: Publication): Edits | undefined {
-    const known = this.#edits.get(refKey(target))
+  #lookAtEdits(service: Service | undefined, publication: Publication): Edits | undefined {
     const isAs = (wish: Wish): boolean =>
       service !== undefined && serviceIsCurrent(service, { ...publication, ...wish })
-    const edits = known?.look(service, isAs)
+    const edits = this.#edits.look(service, isAs)
     // What is wanted differently now is written at once.
-    return edits && known?.hasWritten(wishOf(publication)) === false ? { ...edits, mendInMs: 0 } : edits
+    return edits && !this.#edits.hasWritten(wishOf(publication)) ? { ...edits, mendInMs: 0 } : edits
   }
 
-  #editsOf(target: PublishTarget): ForeignEdits<Wish> {
-    const key = refKey(target)
-    const known = this.#edits.get(key)
-    if (known) return known
-    const { namespace, name } = this.#place(target)
-    const { fieldManager } = this.#api
-    const edits = new ForeignEdits<Wish>({ kind: 'Service', namespace, name, fieldManager, monotonicNow: this.#now })
-    this.#edits.set(key, edits)
-    return edits
-  }
-
-  #remember(target: PublishTarget, { kind, message }: Omit<Obstacle, 'at'>): WriteResult {
-    this.#found.set(refKey(target), { kind, message, at: this.#now() })
+  #remember({ kind, message }: Omit<Obstacle, 'at'>): WriteResult {
+    this.#found = { kind, message, at: this.#publishing.monotonicNow() }
     return { kind, message }
-  }
-
-  #cached(target: PublishTarget): Service | undefined {
-    return this.#services.cache.get(target.namespace, this.#nameOf(target.name))
-  }
-
-  #place({ namespace, name }: PublishTarget) {
-    return { api: this.#api, namespace, name: this.#nameOf(name), signal: this.#signal }
   }
 }

@@ -7,14 +7,8 @@ import type { PublishMode } from '../../contract/settings-table.ts'
 import { type ClaimJudgement, isDeletable, isElsewhere, isHeld } from './claim.ts'
 import { HeartbeatPulse } from './heartbeat.ts'
 import { labels, managedBy, type Published, type PublishTarget, relayNaming, serviceNameOf } from './objects.ts'
-import {
-  emptyView,
-  type PublicationView,
-  Publisher,
-  type PublisherOptions,
-  soonest,
-  type Unfinished,
-} from './publisher.ts'
+import { emptyView, type PublicationView, Publisher, soonest, type Unfinished } from './publisher.ts'
+import type { PublisherOptions } from './publishing.ts'
 import { RelayWatch, type Way, type WayFacts, wayToPublish } from './relay.ts'
 import { isLedToRelay } from './service.ts'
 import { done, type WriteResult } from './writes.ts'
