@@ -6,9 +6,6 @@ import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { SliceWatch } from '../support/slice-watch.ts'
 import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
 
-const isPrompt = (took: { withdrawnMs: number; publishedMs: number }): boolean =>
-  took.withdrawnMs < 1_000 && took.publishedMs < 2_000
-
 test('before a sleep all is withdrawn and models stay in memory; after it each is published once its server has answered', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
@@ -20,9 +17,8 @@ test('before a sleep all is withdrawn and models stay in memory; after it each i
 
   await using slices = new SliceWatch(sim.connection(), world.namespace)
   await slices.until('awake', 'ready')
-  const suspendedAt = performance.now()
   await agent.agent.suspend()
-  const withdrawnMs = (await slices.until('awake', 'not ready')) - suspendedAt
+  await slices.until('awake', 'not ready')
   const published = () => Promise.all(['awake', 'silent'].map(async (name) => (await world.published(name))?.ready))
   expect(await published()).toEqual([false, false])
   await agent.until('awake', ({ message }) => message.startsWith('This machine sleeps'))
@@ -30,10 +26,8 @@ test('before a sleep all is withdrawn and models stay in memory; after it each i
 
   process.kill(silent.pid, 'SIGSTOP')
   try {
-    const wokenAt = performance.now()
     const woken = agent.agent.resume()
-    const publishedMs = (await slices.until('awake', 'ready')) - wokenAt
-    expect({ withdrawnMs, publishedMs }).toSatisfy(isPrompt)
+    await slices.until('awake', 'ready')
     expect(await world.published('awake')).toEqual({ address: hostIp, port: awake.port, ready: true })
     expect(await published()).toEqual([true, false])
     process.kill(silent.pid, 'SIGCONT')

@@ -93,9 +93,12 @@ function listWithin(maxBytes: number, items: readonly object[]): { readonly text
   return { text: `[${kept.join(',')}]`, leftOut: items.length - kept.length }
 }
 
-/** The annotations that are other than what was written last. */
-export const changedAnnotations = (next: LeaseAnnotations, written: LeaseAnnotations): LeaseAnnotations =>
-  Object.fromEntries(Object.entries(next).filter(([name, value]) => value !== written[name]))
+/** The annotations that are other than what is there. */
+export const changedAnnotations = (
+  next: LeaseAnnotations,
+  found: Readonly<Record<string, string | null>>,
+): LeaseAnnotations =>
+  Object.fromEntries(Object.entries(next).filter(([name, value]) => value !== (found[name] ?? null)))
 
 const digestLength = 8
 

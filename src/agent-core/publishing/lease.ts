@@ -15,6 +15,7 @@ import {
   nodeLabel,
   nodeNameOf,
 } from './lease-content.ts'
+import { deleteWhere, type ObjectStore, settledWrite } from './writes.ts'
 
 interface NodeLeaseOptions {
   readonly api: KubeApi
@@ -27,13 +28,6 @@ interface NodeLeaseOptions {
   /** {@link NodeLease.notice} is another. */
   readonly onChange: () => void
   readonly monotonicNow?: (() => number) | undefined
-}
-
-/** What our last answered write left. */
-interface Held {
-  readonly uid: string
-  readonly resourceVersion: string
-  readonly annotations: LeaseAnnotations
 }
 
 /** An agent that ends waits no longer for its Lease to go. */
@@ -49,10 +43,8 @@ export class NodeLease {
   readonly #stopped = new AbortController()
   /** How long the holder of a Lease that is not ours has been silent. */
   readonly #others: HeartbeatWatch
-  /** Undefined while it is not known to be ours. */
-  #held: Held | undefined
-  /** There is one that may be another's: it is read before anything is written. */
-  #isThere = false
+  /** As the server has answered it last, whosever it is. */
+  #lease: Lease | undefined
   #renewing: Promise<void> | undefined
   #isLeaving = false
   #notice: string | undefined
@@ -125,40 +117,38 @@ export class NodeLease {
 
   /** A sentence where it is another's. Throws ApiError. */
   async #write(annotations: LeaseAnnotations): Promise<string | undefined> {
-    if (this.#held) {
-      const { uid, resourceVersion, annotations: written } = this.#held
-      try {
-        await this.#patch({ uid, resourceVersion }, annotations, changedAnnotations(annotations, written), {})
-        return undefined
-      } catch (error) {
-        if (!isApiError(error, 404, 409)) throw error
-        this.#held = undefined
-        this.#isThere = isApiError(error, 409)
-      }
-    }
-    if (!this.#isThere && (await this.#create(annotations))) return undefined
-    this.#isThere = true
-    const found = await this.#get()
-    if (found) return this.#take(found, annotations)
-    this.#isThere = false
-    return undefined
+    const { log } = this.#options
+    const settled = await settledWrite<Lease, string>({
+      ...this.#place,
+      known: this.#lease && !this.#isOurs(this.#lease) ? 'unread' : this.#lease,
+      decide: (found) => {
+        if (!found) return { do: 'create', body: this.#body(annotations) }
+        const obstacle = this.#obstacle(found)
+        if (obstacle !== undefined) return { do: 'stop', result: obstacle }
+        const metadata = { annotations: changedAnnotations(annotations, found.metadata.annotations) }
+        if (this.#isOurs(found)) return { do: 'patch', object: found, body: { metadata, spec: this.#spec() } }
+        log.warn('lease taken over', { ...this.ref, from: found.spec.holderIdentity ?? '' })
+        this.#others.forget(found.metadata.uid)
+        const leaseTransitions = (found.spec.leaseTransitions ?? 0) + 1
+        return { do: 'patch', object: found, body: { metadata, spec: { ...this.#takenSpec(), leaseTransitions } } }
+      },
+    })
+    if (settled.kind === 'refused') throw settled.error
+    return settled.kind === 'stopped' ? settled.result : undefined
   }
 
-  async #take(found: Lease, annotations: LeaseAnnotations): Promise<string | undefined> {
-    const { uid, resourceVersion, labels } = found.metadata
+  #isOurs({ spec }: Lease): boolean {
+    return spec.holderIdentity === this.#options.node.id
+  }
+
+  /** One sentence why it may not be written. */
+  #obstacle(found: Lease): string | undefined {
     const holder = found.spec.holderIdentity ?? ''
-    if (labels[nodeLabel] === undefined) {
+    if (found.metadata.labels[nodeLabel] === undefined) {
       return `${this.#untold} The Lease ${this.#shown} was not made by an agent: delete it.`
     }
-    const isOurs = holder === this.#options.node.id
-    if (!isOurs && holder !== '' && !this.#isStale(found)) {
-      return `${this.#untold} The Lease ${this.#shown} is held by another agent, ${holder}: give one of the two machines another name. This agent takes it over once the other has been silent for ${deadAfterMs / 1_000} s.`
-    }
-    if (!isOurs) this.#options.log.warn('lease taken over', { ...this.ref, from: holder })
-    const leaseTransitions = (found.spec.leaseTransitions ?? 0) + (isOurs ? 0 : 1)
-    await this.#patch({ uid, resourceVersion }, annotations, annotations, { ...this.#spec(), leaseTransitions })
-    this.#others.forget(uid)
-    return undefined
+    if (this.#isOurs(found) || holder === '' || this.#isStale(found)) return undefined
+    return `${this.#untold} The Lease ${this.#shown} is held by another agent, ${holder}: give one of the two machines another name. This agent takes it over once the other has been silent for ${deadAfterMs / 1_000} s.`
   }
 
   /** By how long its time of renewal has stood still on this machine's clock, whatever time it is. */
@@ -167,87 +157,43 @@ export class NodeLease {
     return this.#others.silentMs(uid) >= deadAfterMs
   }
 
-  /** False where there is one. */
-  async #create(annotations: LeaseAnnotations): Promise<boolean> {
-    const { api, node } = this.#options
+  #body(annotations: LeaseAnnotations): object {
     const { namespace, name } = this.ref
     const metadata = {
-      ...{ name, namespace, labels: { [nodeLabel]: nodeNameOf(node.displayName) } },
+      ...{ name, namespace, labels: { [nodeLabel]: nodeNameOf(this.#options.node.displayName) } },
       annotations: Object.fromEntries(Object.entries(annotations).filter(([, value]) => value !== null)),
     }
-    try {
-      const { signal } = this.#stopped
-      this.#keep(
-        await api.create(resources.leases, namespace, { metadata, spec: this.#spec() }, { signal }),
-        annotations,
-      )
-      return true
-    } catch (error) {
-      if (isApiError(error, 409)) return false
-      throw error
-    }
-  }
-
-  async #get(): Promise<Lease | undefined> {
-    const { namespace, name } = this.ref
-    try {
-      return parseLease(await this.#options.api.get(resources.leases, namespace, name, this.#stopped.signal))
-    } catch (error) {
-      if (isApiError(error, 404)) return undefined
-      throw error
-    }
-  }
-
-  /** Refused by the API server where anybody has written it since. */
-  async #patch(
-    based: { readonly uid: string; readonly resourceVersion: string },
-    annotations: LeaseAnnotations,
-    changed: LeaseAnnotations,
-    spec: object,
-  ): Promise<void> {
-    const { api } = this.#options
-    const { namespace, name } = this.ref
-    const body = { metadata: { ...based, annotations: changed }, spec: { renewTime: this.#now(), ...spec } }
-    this.#keep(await api.mergePatch(resources.leases, namespace, name, body, this.#stopped.signal), annotations)
-  }
-
-  #keep(answer: unknown, annotations: LeaseAnnotations): void {
-    const { uid, resourceVersion } = parseLease(answer).metadata
-    this.#held = { uid, resourceVersion, annotations }
+    return { metadata, spec: this.#takenSpec() }
   }
 
   async #remove(): Promise<void> {
-    const { node, log } = this.#options
     await this.idle()
     try {
-      if (!this.#held || (await this.#delete(this.#held))) return
-      const found = await this.#get()
-      if (found?.spec.holderIdentity === node.id) await this.#delete(found.metadata)
+      if (this.#lease) await deleteWhere({ ...this.#place, known: this.#lease }, (found) => this.#isOurs(found))
     } catch (error) {
-      log.warn('lease not removed', { ...this.ref, error })
+      this.#options.log.warn('lease not removed', { ...this.ref, error })
     }
   }
 
-  /** False where it was written since. */
-  async #delete({ uid, resourceVersion }: Pick<Held, 'uid' | 'resourceVersion'>): Promise<boolean> {
-    const { namespace, name } = this.ref
-    try {
-      await this.#options.api.delete(resources.leases, namespace, name, { uid, resourceVersion }, this.#stopped.signal)
-      return true
-    } catch (error) {
-      if (isApiError(error, 409)) return false
-      if (isApiError(error, 404)) return true
-      throw error
+  get #place() {
+    const store: ObjectStore<Lease> = {
+      ...{ resource: resources.leases, parse: parseLease },
+      learn: (_namespace, _name, lease) => (this.#lease = lease),
     }
+    return { ...this.ref, api: this.#options.api, signal: this.#stopped.signal, store }
   }
 
   #spec() {
-    const now = this.#now()
     return {
       holderIdentity: this.#options.node.id,
       leaseDurationSeconds: deadAfterMs / 1_000,
-      ...{ acquireTime: now, renewTime: now },
+      renewTime: this.#now(),
     }
+  }
+
+  #takenSpec() {
+    const spec = this.#spec()
+    return { ...spec, acquireTime: spec.renewTime }
   }
 
   #now(): string {
