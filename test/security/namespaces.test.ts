@@ -4,8 +4,15 @@ import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join, relative } from 'node:path'
+import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { defaultDownloadSettings, type ModelRequest, type ModelsOptions } from '../../src/agent-core/models/models.ts'
+import { ModelError } from '../../src/agent-core/models/errors.ts'
+import {
+  defaultDownloadSettings,
+  type LocalModel,
+  type ModelRequest,
+  type ModelsOptions,
+} from '../../src/agent-core/models/models.ts'
 import { startFakeHub, type FakeHub } from '../support/fake-hub.ts'
 import { failure, filesBelow, gguf, startWorld, staying, type World } from '../unit/models/world.ts'
 
@@ -429,4 +436,47 @@ test('the refusal of a private or gated repository names what gives a Model of t
     )
     expect(await message(asked('none', { source: repo, namespace: '' }))).toContain('hubTokenFile or HF_TOKEN.')
   }
+})
+
+test('whatever three namespaces ask for, in any order, none is given bytes that its own logins do not open', async () => {
+  const opens = { a: ['for a', 'of both', 'public'], b: ['of both', 'public'], c: ['public'] } as const
+  await hub.addRepo('org/both', { 'm.gguf': gguf('of both') }, { private: true, grantedTo: [tokens.a, tokens.b] })
+  const sha256Of = (label: string) => createHash('sha256').update(gguf(label)).digest('hex')
+  const { url } = world.server.serve('/m.gguf', gguf('public'))
+  const home = join(world.folder, 'home')
+  const cached = join(home, '.cache/huggingface/hub/models--org--private/blobs')
+  await mkdir(cached, { recursive: true })
+  await writeFile(join(cached, sha256Of('for a')), gguf('for a'))
+  const sources = [source, 'hf://org/both', 'hf://org/public', `${hub.endpoint}/org/private/resolve/main/m.gguf`, url]
+  const asking = fc.record({
+    namespace: fc.constantFrom('a', 'b', 'c'),
+    hasSecret: fc.boolean(),
+    name: fc.constantFrom('m', 'n'),
+    source: fc.constantFrom(...sources, `${url}?query=1`),
+    sha256: fc.constantFrom(undefined, undefined, ...opens.a.map(sha256Of)),
+    isAnew: fc.boolean(),
+  })
+  let run = 0
+  await fc.assert(
+    fc.asyncProperty(fc.array(asking, { minLength: 4, maxLength: 12 }), async (all) => {
+      const directory = join(world.folder, `store-${(run += 1)}`)
+      let models = world.restarted({ directory, homeDir: home })
+      for (const { namespace, hasSecret, isAnew, ...more } of all) {
+        if (isAnew) models = world.restarted({ directory, homeDir: home })
+        const login = namespace === 'c' ? tokens.b.replace('b', 'c') : tokens[namespace]
+        const secret = () => Promise.resolve({ namespace, name: 'hub', values: { HF_TOKEN: login } })
+        const wanted = { ...more, namespace, ...(hasSecret && { secret }) }
+        const given = await models.ensure(wanted, staying()).catch((error: unknown) => error)
+        if (given instanceof ModelError) continue
+        const content = await readFile((given as LocalModel).path)
+        expect([namespace, opens[namespace].some((label) => content.equals(gguf(label)))]).toEqual([namespace, true])
+        // Every path in the store that somebody else may find out is closed too.
+        for (const stranger of ['b', 'c'] as const) {
+          if (opens[stranger].some((label) => content.equals(gguf(label)))) continue
+          expect(await models.allowsFile((given as LocalModel).path, stranger)).toBe(false)
+        }
+      }
+    }),
+    { numRuns: 12 },
+  )
 })

@@ -2,7 +2,7 @@ import { listFiles, modelInfo, pathsInfo } from '@huggingface/hub'
 import { z } from 'zod'
 import { errorCode } from '../../util/error-code.ts'
 import { messageOf } from '../../util/message-of.ts'
-import { answerOfWorker } from '../../util/worker.ts'
+import { KeptWorkers, startWorker } from '../../util/worker.ts'
 import { type Credentials, hubCredentials, Login } from '../download/request.ts'
 import { ModelError } from '../errors.ts'
 import { boundedBody, connectionError, refusal } from '../download/answer.ts'
@@ -202,6 +202,9 @@ const ownTurnBytes = 256 * 1024
 /** Several times what the slowest answer leaves behind. */
 const heapMiB = 1_024
 
+/** A listing has up to 100 pages, and to start a thread takes longer than to read one. */
+const readers = new KeptWorkers(() => startWorker(new URL('./hub-answer-worker.ts', import.meta.url), { heapMiB }))
+
 /** A listing takes the Hub well under a second. */
 const answerMs = 30_000
 
@@ -241,10 +244,8 @@ async function quicklyRead(
   signal: AbortSignal,
 ): Promise<string | Uint8Array<ArrayBuffer>> {
   if (bytes.length <= ownTurnBytes) return bytes
-  const input = { bytes, maxEntries: maxListedFiles + 1 }
   try {
-    const file = new URL('./hub-answer-worker.ts', import.meta.url)
-    return z.string().parse(await answerOfWorker(file, { input, transfer: [bytes.buffer], heapMiB, signal }))
+    return z.string().parse(await readers.ask({ bytes, maxEntries: maxListedFiles + 1 }, { signal }))
   } catch (error) {
     signal.throwIfAborted()
     throw badAnswer(repo, messageOf(error), error)

@@ -1,9 +1,21 @@
 import { constants, type Dirent, type Stats } from 'node:fs'
-import { access, copyFile, link, lstat, mkdir, open, realpath, rename, rm, stat, statfs } from 'node:fs/promises'
+import {
+  access,
+  copyFile,
+  link,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  realpath,
+  rename,
+  rm,
+  stat,
+  statfs,
+} from 'node:fs/promises'
 import { dirname, sep } from 'node:path'
 import { formatBytes } from '../../../contract/format.ts'
 import { errorCode, ownFailure } from '../../util/error-code.ts'
-import { entriesUpTo } from '../../util/files.ts'
 import { messageOf } from '../../util/message-of.ts'
 import { ModelError } from '../errors.ts'
 
@@ -28,15 +40,9 @@ export const lstatIfThere = (path: string): Promise<Stats | undefined> => ifTher
 
 export const statIfThere = (path: string): Promise<Stats | undefined> => ifThere(stat(path))
 
-/** More than any store has. */
-const maxEntries = 20_000
-
-/** None where there is no such folder. Throws where it has more entries than any store has. */
-export async function entriesOf(folder: string): Promise<Dirent[]> {
-  const entries = await ifThere(entriesUpTo(folder, maxEntries).then((found) => found ?? 'too many'))
-  if (entries === 'too many') throw new Error(`${folder} has more than ${maxEntries} entries`)
-  return entries ?? []
-}
+/** None where there is no such folder. */
+export const entriesOf = async (folder: string): Promise<Dirent[]> =>
+  (await ifThere(readdir(folder, { withFileTypes: true }))) ?? []
 
 /** Follows links. A path that does not exist yet is judged by the nearest folder above it that does. */
 export async function isInside(root: string, path: string): Promise<boolean> {
