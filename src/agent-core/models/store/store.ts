@@ -109,14 +109,20 @@ export class Store {
     this.#now = options.now ?? Date.now
   }
 
-  /** The complete contents of the source that the owners may have: theirs in the order given, then everybody's, each newest first. Throws ModelError. */
+  /**
+   * The complete contents of the source that the owners may have: theirs in the order given, then everybody's, each newest first. Those of other
+   * Models count where the Model has none of its own. Throws ModelError.
+   */
   contents(wanted: Wanted): Promise<readonly StoredModel[]> {
     return this.#guarded(async () => {
       const everybodys = { owner: owners.everybody, model: wanted.model }
       await requireInside(this.directory, this.#folderOf(everybodys))
       const found: StoredModel[] = []
-      for (const owner of [...wanted.owners, owners.everybody])
-        found.push(...(await this.#complete(owner, wanted.digest)))
+      for (const models of [[wanted.model], undefined]) {
+        if (found.length > 0) break
+        for (const owner of [...wanted.owners, owners.everybody])
+          found.push(...(await this.#complete(owner, wanted.digest, models)))
+      }
       const goName = wanted.digest === sourceDigest(wanted.source) ? goAgentFileName(wanted.source) : undefined
       if (found.length > 0 || goName === undefined) return found
       const adopted = await this.#changes.add(() => this.#adopt(wanted, everybodys, goName))
@@ -231,10 +237,10 @@ export class Store {
     await removeEmpty(folder, this.directory)
   }
 
-  /** Newest first. `digest` absent = of any source. */
-  async #complete(owner: string, digest?: string): Promise<StoredModel[]> {
+  /** Newest first. `digest` absent = of any source; `models` absent = of every Model. */
+  async #complete(owner: string, digest?: string, models?: readonly string[]): Promise<StoredModel[]> {
     const found: StoredModel[] = []
-    for (const model of await this.#modelsOf(owner)) {
+    for (const model of models ?? (await this.#modelsOf(owner))) {
       const records = await recordsOf(this.#folderOf({ owner, model }), this.#log)
       for (const record of records.filter(({ manifest }) => digest === undefined || manifest.sourceSha256 === digest)) {
         const stored = await this.#stored({ owner, model }, record)
