@@ -90,6 +90,11 @@ interface Repo {
   readonly revisions: Map<string, string>
 }
 
+type Listed = ReturnType<typeof entry> | { type: 'directory'; oid: string; size: number; path: string }
+
+/** To make one of thousands of files in deep folders takes longer than to send it. */
+const knownListings = new WeakMap<ReadonlyMap<string, StoredFile>, Map<string, Listed[]>>()
+
 interface Answer {
   status: number
   headers?: Record<string, string>
@@ -207,19 +212,11 @@ export async function startFakeHub({
   function tree(url: URL, files: ReadonlyMap<string, StoredFile>, folder: string): Answer {
     const planted = fake.listings.shift()
     if (planted !== undefined) return { status: 200, body: planted }
-    const recursive = url.searchParams.get('recursive') === 'true'
-    const prefix = folder === '' ? '' : `${folder}/`
-    const inside = [...files.values()].filter(({ path }) => path.startsWith(prefix))
-    const folders = new Set<string>()
-    for (const { path } of inside) {
-      const elements = path.slice(prefix.length).split('/').slice(0, -1)
-      elements.forEach((_, index) => folders.add(prefix + elements.slice(0, index + 1).join('/')))
-    }
-    const isShown = (path: string): boolean => recursive || !path.slice(prefix.length).includes('/')
-    const entries = [
-      ...[...folders].filter(isShown).map((path) => ({ type: 'directory', oid: sha1(path), size: 0, path })),
-      ...inside.filter(({ path }) => isShown(path)).map(entry),
-    ].sort((a, b) => (a.path < b.path ? -1 : 1))
+    const isRecursive = url.searchParams.get('recursive') === 'true'
+    const key = `${isRecursive} ${folder}`
+    const known = knownListings.get(files) ?? new Map<string, Listed[]>()
+    const entries = known.get(key) ?? listed(files, folder, isRecursive)
+    knownListings.set(files, known.set(key, entries))
     const start = Number(url.searchParams.get('cursor') ?? 0)
     const end = start + fake.pageSize
     const next = new URL(url)
@@ -229,6 +226,21 @@ export async function startFakeHub({
       ...(end < entries.length ? { headers: { link: `<${next.href}>; rel="next"` } } : {}),
       body: entries.slice(start, end),
     }
+  }
+
+  function listed(files: ReadonlyMap<string, StoredFile>, folder: string, isRecursive: boolean): Listed[] {
+    const prefix = folder === '' ? '' : `${folder}/`
+    const inside = [...files.values()].filter(({ path }) => path.startsWith(prefix))
+    const folders = new Set<string>()
+    for (const { path } of inside) {
+      const elements = path.slice(prefix.length).split('/').slice(0, -1)
+      elements.forEach((_, index) => folders.add(prefix + elements.slice(0, index + 1).join('/')))
+    }
+    const isShown = (path: string): boolean => isRecursive || !path.slice(prefix.length).includes('/')
+    return [
+      ...[...folders].filter(isShown).map((path) => ({ type: 'directory', oid: sha1(path), size: 0, path })),
+      ...inside.filter(({ path }) => isShown(path)).map(entry),
+    ].sort((a, b) => (a.path < b.path ? -1 : 1))
   }
 
   function find(
