@@ -107,7 +107,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
     published: (key) => session()?.publisher.ports(key) ?? nothingPublished,
     onProbe: (key, seconds) => metrics.observe('health_check_duration_seconds', seconds, splitKey(key)),
     onCounters: (...reading) => figures.note(...reading),
-    daemons: (name, address) => daemonAt(name, address, daemons.own(name)),
+    daemons: (name, address) => daemonAt(name, address, daemons.homeOf(name)),
   })
   servers.onChange(startMetricsFeed(metrics))
   const dialects = new Dialects()

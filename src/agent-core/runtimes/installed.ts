@@ -5,7 +5,7 @@ import { sentence } from '../../contract/clean-text.ts'
 import { type RuntimeView, runtimeState } from '../../contract/queries.ts'
 import type { DaemonStartSetting, ProgramSetting } from '../../contract/settings.ts'
 import { inferenceServiceSpec, modelSpec } from '../kube/resources.ts'
-import { DaemonError, type DaemonRuntimeName, type OwnDaemon } from '../servers/daemon.ts'
+import { DaemonError, type DaemonRuntimeName } from '../servers/daemon.ts'
 import { daemonAt } from '../servers/daemons.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { loopback } from '../servers/listening.ts'
@@ -186,8 +186,8 @@ interface RuntimeSearch {
 export interface OwnDaemons {
   /** Why one does not answer; undefined where the agent does not start it. */
   readonly whyAbsent: (daemon: DaemonRuntimeName) => AbsentDaemon | undefined
-  /** Undefined where the agent does not start it. */
-  readonly own: (daemon: DaemonRuntimeName) => OwnDaemon | undefined
+  /** The folder of one that was started here and runs. */
+  readonly homeOf: (daemon: DaemonRuntimeName) => string | undefined
 }
 
 /** Why a daemon that this agent starts is not there: a sentence. */
@@ -205,8 +205,8 @@ export function findRuntime(runtime: Runtime, { system, path, settings, daemons 
 }
 
 /** The version of the daemon that answers at the port on this machine. Throws DaemonError. */
-export const askDaemon = ({ name }: Pick<DaemonRuntime, 'name'>, port: number, own?: OwnDaemon): Promise<string> =>
-  daemonAt(name, { host: loopback, port }, own).version(AbortSignal.timeout(usualLimitMs))
+export const askDaemon = ({ name }: Pick<DaemonRuntime, 'name'>, port: number, home?: string): Promise<string> =>
+  daemonAt(name, { host: loopback, port }, home).version(AbortSignal.timeout(usualLimitMs))
 
 /** Whether a daemon answers on this machine. Asked at each call, as it may be started and ended at any time. */
 export async function findDaemon(runtime: DaemonRuntime, port: number, daemons?: OwnDaemons): Promise<Found> {
@@ -217,11 +217,11 @@ export async function findDaemon(runtime: DaemonRuntime, port: number, daemons?:
   const absent = {
     kind: 'missing',
     message: reason?.message ?? `${product} does not run at ${loopback}:${port}: ${howToStart}.`,
-    ...(start && !reason && { start: start.setting.name }),
+    ...(!reason && { start: start.setting.name }),
   } as const
   if (!reason && (await mayRun?.(port)) === false) return absent
   try {
-    const version = await askDaemon(runtime, port, daemons?.own(runtime.name))
+    const version = await askDaemon(runtime, port, daemons?.homeOf(runtime.name))
     return { kind: 'found', path: `http://${loopback}:${port}`, version }
   } catch (error) {
     if (!(error instanceof DaemonError)) throw error

@@ -58,8 +58,7 @@ export interface DaemonRuntime extends RuntimeRow {
   readonly howToStart: string
   /** False where nobody need be asked at that port, which other programs often have. Absent = always. */
   readonly mayRun?: (port: number) => Promise<boolean>
-  /** Absent = only a person starts it. */
-  readonly start?: DaemonStart
+  readonly start: DaemonStart
   /** Fields of the spec that it could only have for all its models at once. A service is served without them, and says so. */
   readonly settingsOfAll: readonly (keyof InferenceServiceSpec)[]
   readonly content: (input: ContentInput) => DaemonContent

@@ -1,7 +1,7 @@
 import { mkdir, stat } from 'node:fs/promises'
 import type { DaemonStartSetting, ProgramSetting } from '../../contract/settings.ts'
 import { adoptServers } from '../servers/adoption.ts'
-import { DaemonError, type DaemonRuntimeName, daemonRuntimes, type OwnDaemon } from '../servers/daemon.ts'
+import { DaemonError, type DaemonRuntimeName, daemonRuntimes } from '../servers/daemon.ts'
 import { type GeneralRules, launchEnvironment, type ServerLaunch } from '../servers/launch.ts'
 import { daemonHome, daemonsFolder, Ledger, ledgersIn } from '../servers/ledger.ts'
 import { loopback } from '../servers/listening.ts'
@@ -12,7 +12,7 @@ import { type Executable, findExecutable } from '../util/find-executable.ts'
 import { messageOf } from '../util/message-of.ts'
 import { steadyNow } from '../util/steady-clock.ts'
 import { type AbsentDaemon, askDaemon, type OwnDaemons } from './installed.ts'
-import type { DaemonRuntime, DaemonStart } from './runtime.ts'
+import type { DaemonRuntime } from './runtime.ts'
 import { runtimes } from './runtimes.ts'
 
 type Settings = Readonly<
@@ -59,12 +59,7 @@ export class StartedDaemons implements OwnDaemons {
       ...(liveness && { liveness }),
       ...(random && { random }),
     })
-    this.#keepers = new Map(
-      daemonRuntimes.flatMap((name) => {
-        const { start } = runtimes[name]
-        return start ? [[name, new Keeper(runtimes[name], start, this.#servers, options)]] : []
-      }),
-    )
+    this.#keepers = new Map(daemonRuntimes.map((name) => [name, new Keeper(runtimes[name], this.#servers, options)]))
     this.#servers.onChange((key) => {
       for (const keeper of this.#keepers.values()) if (keeper.key === key) keeper.serverChanged()
     })
@@ -83,7 +78,7 @@ export class StartedDaemons implements OwnDaemons {
       ...{ ledger: this.#ledger, servers: this.#servers, platform, log, stateDir },
       rules: (name) => {
         const runtime = runtimes[name]
-        return runtime.kind === 'daemon' && runtime.start ? rulesOf(runtime, runtime.start, settings()) : {}
+        return runtime.kind === 'daemon' ? rulesOf(runtime, settings()) : {}
       },
     })
   }
@@ -103,17 +98,9 @@ export class StartedDaemons implements OwnDaemons {
     return this.#keepers.get(runtime)?.whyAbsent
   }
 
-  /** Whether the one that answers was started here. */
-  runs(runtime: DaemonRuntimeName): boolean {
-    return this.#keepers.get(runtime)?.runs === true
-  }
-
-  /** One that was switched off and still runs has its own key until it has ended. */
-  own(runtime: DaemonRuntimeName): OwnDaemon | undefined {
-    const { settings, stateDir } = this.#options
-    const { start } = runtimes[runtime]
-    if (!start || (!settings()[start.setting.name] && !this.runs(runtime))) return undefined
-    return { home: daemonHome(stateDir, runtime), runs: () => this.runs(runtime) }
+  /** The folder of the one that was started here and runs, also where it was switched off and has not ended yet. */
+  homeOf(runtime: DaemonRuntimeName): string | undefined {
+    return this.#keepers.get(runtime)?.runs === true ? daemonHome(this.#options.stateDir, runtime) : undefined
   }
 
   /** Sentences about those that are wanted and cannot be started. */
@@ -149,18 +136,10 @@ function failureIn(state: ServerState | undefined): string | undefined {
 /** What a person starts or ends is noticed within this. */
 const defaultLookEveryMs = 5_000
 
-function rulesOf(
-  { product, portFlag }: DaemonRuntime,
-  { isNeverKilled }: DaemonStart,
-  settings: Settings,
-): GeneralRules {
-  return {
-    ...(isNeverKilled === true && { isNeverKilled }),
-    startupStallMs: settings.startupStallMs,
-    advice: { product, causes: [] },
-    portFlag,
-  }
-}
+const rulesOf = (
+  { product, portFlag, start: { isNeverKilled = false } }: DaemonRuntime,
+  { startupStallMs }: Settings,
+): GeneralRules => ({ isNeverKilled, startupStallMs, advice: { product, causes: [] }, portFlag })
 
 const isThere = (folder: string): Promise<boolean> =>
   stat(folder).then(
@@ -175,7 +154,6 @@ const isThere = (folder: string): Promise<boolean> =>
 class Keeper {
   readonly key: string
   readonly #runtime: DaemonRuntime
-  readonly #start: DaemonStart
   readonly #servers: Servers
   readonly #options: StartedDaemonsOptions
   /** Why there is none although one is wanted. */
@@ -190,10 +168,9 @@ class Keeper {
   #looking: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
 
-  constructor(runtime: DaemonRuntime, start: DaemonStart, servers: Servers, options: StartedDaemonsOptions) {
+  constructor(runtime: DaemonRuntime, servers: Servers, options: StartedDaemonsOptions) {
     this.key = keyOf(runtime.name)
     this.#runtime = runtime
-    this.#start = start
     this.#servers = servers
     this.#options = options
   }
@@ -209,7 +186,7 @@ class Keeper {
 
   get whyAbsent(): AbsentDaemon | undefined {
     const { product } = this.#runtime
-    const { flag } = this.#start.setting
+    const { flag } = this.#runtime.start.setting
     if (this.#isWanted)
       return { isLeaving: false, message: this.#problem ?? `${product} is being started here (${flag}).` }
     return this.#isLeaving
@@ -311,7 +288,7 @@ class Keeper {
 
   #program(): Promise<Executable> {
     const { platform, env, settings } = this.#options
-    const { program, setting } = this.#start
+    const { program, setting } = this.#runtime.start
     const given = settings()[setting.program]
     return findExecutable(program, { given, system: platform.name, path: env['PATH'] })
   }
@@ -320,10 +297,10 @@ class Keeper {
     const { stateDir, env, settings } = this.#options
     const home = daemonHome(stateDir, this.#runtime.name)
     await mkdir(home, { recursive: true, mode: 0o700 })
-    await this.#start.prepare?.(home)
-    const { argv, environment } = this.#start.command({ host: loopback, port, home, env })
+    await this.#runtime.start.prepare?.(home)
+    const { argv, environment } = this.#runtime.start.command({ host: loopback, port, home, env })
     return {
-      ...rulesOf(this.#runtime, this.#start, settings()),
+      ...rulesOf(this.#runtime, settings()),
       ...{ uid: '', digest: '', runtime: this.#runtime.name, executable },
       argv: () => [...argv],
       env: launchEnvironment(environment, env),
@@ -360,7 +337,7 @@ class Keeper {
 
   get #isWanted(): boolean {
     const settings = this.#options.settings()
-    return settings[this.#start.setting.name] && settings[this.#runtime.port] > 0
+    return settings[this.#runtime.start.setting.name] && settings[this.#runtime.port] > 0
   }
 
   get #lookEveryMs(): number {

@@ -8,14 +8,6 @@ export interface DaemonAddress {
   readonly port: number
 }
 
-/** A daemon that this agent starts where nobody else has. */
-export interface OwnDaemon {
-  /** The folder that it has for good. */
-  readonly home: string
-  /** Whether it is the one that answers. */
-  readonly runs: () => boolean
-}
-
 /** What a daemon is asked to hold in memory. */
 export interface DaemonContent {
   /** As the daemon calls it, and requests have to. */

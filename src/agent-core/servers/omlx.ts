@@ -8,7 +8,7 @@ import { z } from 'zod'
 import { errorCode } from '../util/error-code.ts'
 import { hasCode, parseJson } from '../util/files.ts'
 import { pause } from '../util/pause.ts'
-import type { Daemon, DaemonAddress, DaemonContent, HoldOptions, InMemory, OwnDaemon } from './daemon.ts'
+import type { Daemon, DaemonAddress, DaemonContent, HoldOptions, InMemory } from './daemon.ts'
 import { answerWithinMs, DaemonHttp, type Answer, type Question } from './daemon-http.ts'
 
 export const defaultOmlxPort = 8_000
@@ -62,28 +62,24 @@ export class Omlx implements Daemon {
   readonly title: string
   readonly #http: DaemonHttp
   readonly #admin: string
-  readonly #own: OwnDaemon | undefined
+  /** Its folder, where it was started here. */
+  readonly #home: string | undefined
   #apiKey: string | undefined
   /** The key is shown to nobody else. */
   #isOmlx = false
   /** Where what is meant lies, so that another model that gets its name is not taken for it. */
   #path: string | undefined
 
-  constructor(address: DaemonAddress, own?: OwnDaemon) {
+  constructor(address: DaemonAddress, home?: string) {
     this.#http = new DaemonHttp({ address, product: 'oMLX', flag: '--omlx-port', wordsOf })
     this.title = this.#http.title
     this.#admin = `http://${address.host}:${address.port}/admin`
-    this.#own = own
+    this.#home = home
     this.#apiKey = apiKeyIn(this.#settingsFile)
   }
 
   get apiKey(): string | undefined {
     return this.#apiKey
-  }
-
-  /** The one that answers was started here. */
-  get #isOurs(): boolean {
-    return this.#own?.runs() === true
   }
 
   async version(signal: AbortSignal): Promise<string> {
@@ -106,7 +102,7 @@ export class Omlx implements Daemon {
       if (answer.status === 200) return model.id
       if (answer.status !== 409) throw this.#notLoaded(model.id, answer)
       // What failed once is tried again where nobody else decides that.
-      if (this.#isOurs && !isReloaded && isSticky.test(wordsOf(answer.said) ?? '')) {
+      if (this.#home !== undefined && !isReloaded && isSticky.test(wordsOf(answer.said) ?? '')) {
         isReloaded = true
         await this.#reload(signal)
         continue
@@ -147,8 +143,8 @@ export class Omlx implements Daemon {
   async #modelIn(folder: string, signal: AbortSignal): Promise<Listed> {
     const found = await this.#found(folder, await this.#models(signal))
     if (found) return found
-    if (this.#own && this.#isOurs) {
-      await linkInto(modelsIn(this.#own.home), folder)
+    if (this.#home !== undefined) {
+      await linkInto(modelsIn(this.#home), folder)
       await this.#reload(signal)
       const linked = await this.#found(folder, await this.#models(signal))
       if (linked) return linked
@@ -219,7 +215,7 @@ export class Omlx implements Daemon {
 
   /** Where it keeps its key. */
   get #settingsFile(): string {
-    return settingsIn(this.#own && this.#isOurs ? this.#own.home : omlxBasePath())
+    return settingsIn(this.#home ?? omlxBasePath())
   }
 
   /** It reads its folders again, and forgets what it could not load; only of one that was started here. */
@@ -292,7 +288,7 @@ export async function prepareOmlx(home: string): Promise<void> {
 }
 
 /** With settings of its own, which a person may change on its page. */
-export const omlxArguments = ({ host, port, home }: DaemonAddress & Pick<OwnDaemon, 'home'>): string[] => [
+export const omlxArguments = ({ host, port, home }: DaemonAddress & { readonly home: string }): string[] => [
   ...['serve', '--base-path', home, '--model-dir', modelsIn(home)],
   ...['--host', host, '--port', String(port)],
 ]

@@ -51,7 +51,7 @@ async function machine({ port: given, script, startupStallMs = 60_000 }: Machine
   daemons.begin()
   const room: ServerRoom = stack.use(
     await ServerRoom.create({
-      ...{ ...hurried, daemons: (runtime, address) => daemonAt(runtime, address, daemons.own(runtime)) },
+      ...{ ...hurried, daemons: (runtime, address) => daemonAt(runtime, address, daemons.homeOf(runtime)) },
     }),
   )
   const listener = async () => (await platform.portListeners(port, -1)).others[0]?.pid
@@ -136,7 +136,7 @@ test('one that a person runs at that port is asked with its own key, and gets no
   const folder = await there.model('pears')
   room.servers.start('a/b', await there.launch(folder))
   expect((await room.settled()).message).toMatch(/it lists no model in .*\/pears: add/)
-  expect(there.daemons.runs('omlx')).toBe(false)
+  expect(there.daemons.homeOf('omlx')).toBeUndefined()
   expect((await theirs.ask('GET', '/v1/models')).text).not.toContain('pears')
 })
 
