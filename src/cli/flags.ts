@@ -122,6 +122,8 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     'mlx-server-startup-timeout': ['duration', 120_000, oneTimeout],
     'tensorfold-startup-timeout': ['duration', 600_000, oneTimeout],
     'memory-watchdog-interval': ['duration', 10_000, 'memory is checked every 10 s, and every 5 s while it is short'],
+    'memory-pressure-warning': ['float', 0.2, 'memory is short below 20 % available'],
+    'memory-pressure-critical': ['float', 0.1, 'memory is critically short below 10 % available'],
     'apple-power-interval': ['duration', 1_000, 'power is measured every second while somebody views it'],
     'powermetrics-bin': [
       'string',

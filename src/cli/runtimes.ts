@@ -102,8 +102,10 @@ export async function runtimesHere(
 ): Promise<readonly RuntimeView[]> {
   const { Dialects } = await import('../agent-core/runtimes/dialect.ts')
   const { findRuntime, InstalledRuntimes } = await import('../agent-core/runtimes/installed.ts')
+  const { serverRuntimes } = await import('../agent-core/servers/probe.ts')
   const search = { system: hostPlatform(platform).name, path: env['PATH'], settings }
   const installed = new InstalledRuntimes({
+    offered: () => settings.runtimes ?? serverRuntimes,
     find: (runtime) => findRuntime(runtime, search),
     dialects: new Dialects(),
   })

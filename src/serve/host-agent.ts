@@ -179,11 +179,13 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
 
 /** Undefined where nobody asked for it. */
 async function listenForPrometheus(
-  { metricsAddress, stateDir }: AgentSettings,
+  { metricsAddress, metricsTokenFile, stateDir }: AgentSettings,
   options: Omit<MetricsListenerOptions, 'address' | 'tokenFile'>,
 ) {
   const address = metricsAddress === undefined ? undefined : parseAddressAndPort(metricsAddress)
-  return address && startMetricsListener({ ...options, address, tokenFile: metricsTokenIn(stateDir) })
+  return (
+    address && startMetricsListener({ ...options, address, tokenFile: metricsTokenFile ?? metricsTokenIn(stateDir) })
+  )
 }
 
 /** No process group has this number, so that every listener is named. */

@@ -3,7 +3,7 @@ import { type AgentRooms, type Machine, noGateway, type RoomContext } from './ag
 import { openSession } from './session.ts'
 import { figuresOf, memoryFiguresOf, memoryViewOf, serviceViewOf } from './snapshot-views.ts'
 import { ModelLooks } from '../api/model-looks.ts'
-import { downloadSettings, memorySettings, powerSettings } from '../api/settings.ts'
+import { downloadSettings, memorySettings, offered, powerSettings } from '../api/settings.ts'
 import { ContextPin } from '../cluster/cluster-choice.ts'
 import { ClusterLink } from '../cluster/cluster-link.ts'
 import { ApiKeys } from '../gateway/api-keys.ts'
@@ -43,6 +43,7 @@ import { followServers, measuredServers } from '../reconcile/server-memory.ts'
 import { StartTurns } from '../reconcile/start-turns.ts'
 import { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import { Dialects } from '../runtimes/dialect.ts'
+import { usualThresholds } from '../memory/watchdog.ts'
 import { findRuntime, InstalledRuntimes } from '../runtimes/installed.ts'
 import { listDevices } from '../runtimes/llama-server.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
@@ -125,7 +126,12 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
       installed.look().catch((error: unknown) => log.warn('runtimes not checked', { error }))
     },
   })
-  const installed = new InstalledRuntimes({ find: findProgram, dialects, onChange: reachChanged })
+  const installed = new InstalledRuntimes({
+    offered: () => offered(now()),
+    find: findProgram,
+    dialects,
+    onChange: reachChanged,
+  })
   snapshots.register(() => ({ runtimes: installed.known, notices: daemons.notices() }))
 
   const energy: Energy = ends.use(
@@ -166,7 +172,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
     new Memory({
       ...{ platform, log, intervalMs: memoryTrial?.everyMs, ...(memoryClock && { now: memoryClock }) },
       settings: () => memorySettings(now()),
-      thresholds: { warning: started.memoryPressureWarning, critical: started.memoryPressureCritical },
+      thresholds: usualThresholds,
       servers: () => measuredServers(servers),
       // Where the system does not say what the GPU may hold, llama-server may know.
       recommendedGpuBytes: async () => {

@@ -26,6 +26,7 @@ export function openSession(
   const launches = new ServerLaunches({
     settings: {
       defaultRuntime: settings.runtime,
+      offered: settings.runtimes,
       installed: () => installed.found,
       unverified: () => installed.unverified,
       performanceCores: machine.performanceCores,

@@ -76,12 +76,12 @@ async function serverLogs(
 }
 
 interface Secretive extends Pick<Patient, 'context' | 'env'> {
-  readonly settings: Pick<Patient['settings'], 'stateDir'>
+  readonly settings: Pick<Patient['settings'], 'metricsTokenFile' | 'stateDir'>
 }
 
 /** What this machine logs in with at its cluster and at the Hub, the token of its metrics, and what its environment calls a secret. */
 export async function secretsOf(
-  { context, env, settings: { stateDir } }: Secretive,
+  { context, env, settings: { metricsTokenFile, stateDir } }: Secretive,
   hubLogin: LoginSources,
 ): Promise<string[]> {
   // What cannot be read is in no report either.
@@ -89,7 +89,7 @@ export async function secretsOf(
   const [ofCluster, ofHub, ofMetrics] = await Promise.all([
     context().then(({ secrets }) => secrets, unknown),
     hubToken(hubLogin).catch(unknown),
-    readBounded(metricsTokenIn(stateDir), maxTokenBytes).catch(unknown),
+    readBounded(metricsTokenFile ?? metricsTokenIn(stateDir), maxTokenBytes).catch(unknown),
   ])
   const ofEnvironment = Object.entries(env).flatMap(([name, value]) => (isSecretName(name) ? [value] : []))
   const found = [...(ofCluster ?? []), ofHub?.value, ofMetrics?.toString().trim(), ...ofEnvironment]

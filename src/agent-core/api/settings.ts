@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js'
 import type { Runtime } from '../runtimes/runtime.ts'
-import type { ServerRuntime } from '../servers/probe.ts'
+import { type ServerRuntime, serverRuntimes } from '../servers/probe.ts'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { doubtInMove, moveOfNews, sessionMove, type SessionMove } from './cluster-commands.ts'
@@ -141,6 +141,9 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
 }
 
 /** What each room takes from the settings of the agent. */
+
+/** The runtimes that this machine offers, the preferred one first. */
+export const offered = ({ runtimes: chosen }: AgentSettings): readonly ServerRuntime[] => chosen ?? serverRuntimes
 
 export function launchRules(settings: AgentSettings, runtime: Runtime): GeneralRules {
   const { drainLimitMs } = settings

@@ -28,6 +28,7 @@ export interface Patient {
     | 'modelStore'
     | 'stateDir'
     | 'hubTokenFile'
+    | 'metricsTokenFile'
     | 'port'
     | 'clientPort'
     | 'ingressPort'

@@ -13,16 +13,8 @@ export interface PressureThresholds {
   readonly critical: number
 }
 
-/** The Go agent's `--memory-pressure-warning` and `--memory-pressure-critical`. */
-export const defaultThresholds: PressureThresholds = { warning: 0.2, critical: 0.1 }
-
-/** What completes "<setting> …" where the thresholds cannot be used; undefined where they can. */
-export function thresholdProblem({ warning, critical }: PressureThresholds): string | undefined {
-  const areFractions = [warning, critical].every((threshold) => threshold >= 0 && threshold < 1)
-  if (!areFractions) return 'must be a fraction of all memory, at least 0 and less than 1, such as 0.2'
-  if (critical < warning || (critical === 0 && warning === 0)) return undefined
-  return `must be above --memory-pressure-critical (${critical})`
-}
+/** As the Go agent has them by default. */
+export const usualThresholds: PressureThresholds = { warning: 0.2, critical: 0.1 }
 
 export interface MemorySample {
   readonly totalBytes: number

@@ -69,7 +69,7 @@ async function answer(
   const given = /^Bearer +([\x21-\x7e]{1,1024})$/i.exec(request.headers.authorization ?? '')?.[1]
   if (!token.ok || given === undefined || !isToken(given, token)) {
     response.setHeader('www-authenticate', 'Bearer')
-    refuse(response, 401, 'This needs the token in metrics-token of the state folder.')
+    refuse(response, 401, 'This needs the token of --metrics-token-file.')
     return
   }
   const { contentType, body } = await metrics.render()

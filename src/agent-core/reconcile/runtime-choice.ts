@@ -115,7 +115,9 @@ const listed = (names: readonly string[]): string =>
 export interface RuntimeSettings {
   /** `--runtime`, where a person gave it. */
   readonly defaultRuntime: string | undefined
-  /** What was found here at the last look. */
+  /** `--runtimes`; absent = all. */
+  readonly offered?: readonly ServerRuntime[] | undefined
+  /** What of them was found here at the last look. */
   readonly installed?: () => readonly ServerRuntime[]
   /** What of that does not answer as it should, each with a sentence. */
   readonly unverified?: () => ReadonlyMap<ServerRuntime, string>
@@ -143,6 +145,7 @@ export const chooseRuntime =
       modelFormat: model.format,
       isOfOllama: parseModelSource(model.source).kind === 'ollama',
       flag: settings.defaultRuntime,
+      offered: settings.offered,
       installed: settings.installed?.(),
       unverified: settings.unverified?.(),
       running,

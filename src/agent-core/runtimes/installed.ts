@@ -9,7 +9,7 @@ import { DaemonError, type DaemonRuntimeName } from '../servers/daemon.ts'
 import { daemonAt } from '../servers/daemons.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { loopback } from '../servers/listening.ts'
-import { type ServerRuntime, serverRuntimes } from '../servers/probe.ts'
+import type { ServerRuntime } from '../servers/probe.ts'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
 import { type Executable, findExecutable } from '../util/find-executable.ts'
 import { type Dialects, tooOld } from './dialect.ts'
@@ -24,8 +24,8 @@ const maxPathBytes = 1_000
 const maxMessageBytes = 1_500
 
 interface InstalledOptions {
-  /** For tests; absent = all, in the order of preference. */
-  readonly names?: readonly ServerRuntime[]
+  /** In the order of preference. */
+  readonly offered: () => readonly ServerRuntime[]
   readonly find: (runtime: Runtime) => Promise<Found>
   readonly dialects: Dialects
   /** How long a program may take to say its version. */
@@ -39,7 +39,7 @@ type Found = Executable & Pick<RuntimeView, 'start'>
 
 type Facts = Pick<RuntimeView, 'path' | 'version' | 'message' | 'start'>
 
-/** The runtimes that are installed here, and whether each really runs. */
+/** The runtimes that this machine offers: which are installed, and whether each really runs. */
 export class InstalledRuntimes {
   readonly #options: InstalledOptions
   readonly #asked = new Map<string, { readonly stamp: string; readonly facts: Promise<Facts> }>()
@@ -76,11 +76,7 @@ export class InstalledRuntimes {
    * since it is asked over a connection that may hang.
    */
   async find(): Promise<void> {
-    await this.#find(this.#names.filter((name) => runtimes[name].kind === 'process'))
-  }
-
-  get #names(): readonly ServerRuntime[] {
-    return this.#options.names ?? serverRuntimes
+    await this.#find(this.#options.offered().filter((name) => runtimes[name].kind === 'process'))
   }
 
   async #find(names: readonly ServerRuntime[]): Promise<readonly (readonly [ServerRuntime, Found])[]> {
@@ -92,8 +88,9 @@ export class InstalledRuntimes {
 
   /** A program is run once for its file as it is. `again`: one that did not answer is run once more. */
   async look({ again = false }: { readonly again?: boolean } = {}): Promise<readonly RuntimeView[]> {
+    const { offered, onChange } = this.#options
     const views = await Promise.all(
-      (await this.#find(this.#names)).map(async ([name, binary]) => {
+      (await this.#find(offered())).map(async ([name, binary]) => {
         const runtime: Runtime = runtimes[name]
         const facts = await this.#look(runtime, binary, again)
         return { name, formats: runtime.formats === 'any' ? ['gguf'] : [...runtime.formats], ...facts }
@@ -102,7 +99,7 @@ export class InstalledRuntimes {
     const before = this.#known
     if (before && isDeepStrictEqual(views, before)) return before
     this.#known = views
-    this.#options.onChange?.()
+    onChange?.()
     return views
   }
 

@@ -16,7 +16,9 @@ export interface RuntimeInput {
   readonly isOfOllama?: boolean
   /** `--runtime`, where a person gave it. */
   readonly flag?: string | undefined
-  /** What was found here. */
+  /** `--runtimes`: what this machine offers, in the order of preference; absent = all. */
+  readonly offered?: readonly ServerRuntime[] | undefined
+  /** What of that was found here. */
   readonly installed?: readonly ServerRuntime[] | undefined
   /** What of that does not answer as it should: chosen by the format where no other is here. */
   readonly unverified?: ReadonlyMap<ServerRuntime, string> | undefined
@@ -36,6 +38,7 @@ export type RuntimeResolution =
     }
   | {
       readonly kind: 'refused'
+      readonly cause: 'unknown' | 'notOffered' | 'formatMismatch'
       readonly message: string
     }
 
@@ -49,18 +52,25 @@ const names: ReadonlyMap<string, ServerRuntime> = new Map(
 
 /** The annotation, else `spec.runtime`, else `--runtime`, else what the format of the Model needs. */
 export function resolveRuntime(input: RuntimeInput): RuntimeResolution {
-  const { modelFormat = '' } = input
+  const { modelFormat = '', offered = serverRuntimes } = input
   const format = modelFormat === '' ? 'gguf' : modelFormat.toLowerCase()
-  const { name, from, doubt } = chosen(input, format)
+  const { name, from, doubt } = chosen(input, format, offered)
   const choice = `The runtime "${name}" (${from})`
 
   const runtime = names.get(name)
   if (runtime === undefined) {
-    return refused(`${choice} does not run on this machine: use ${listed(serverRuntimes)}, or correct the name.`)
+    return refused('unknown', `${choice} does not run on this machine: use ${listed(offered)}, or correct the name.`)
+  }
+  if (!offered.includes(runtime)) {
+    return refused(
+      'notOffered',
+      `${choice} is not offered by this machine, which offers ${listed(offered)} (--runtimes).`,
+    )
   }
   if (!serves(runtime, format)) {
     const other = all.find((one) => serves(one.name, format))?.name ?? 'llama-server'
     return refused(
+      'formatMismatch',
       `${choice} cannot serve a Model of format "${format}": ${from === '--runtime' ? 'leave --runtime out' : 'leave the runtime to the format'} or choose ${other}, or use a Model of another format.`,
     )
   }
@@ -85,6 +95,7 @@ interface Choice {
 function chosen(
   { annotation, specRuntime, flag, installed = [], unverified = new Map(), running, isOfOllama = false }: RuntimeInput,
   format: string,
+  offered: readonly ServerRuntime[],
 ): Choice {
   if (annotation) return { name: annotation.trim(), from: `annotation ${runtimeAnnotation}` }
   const isFlagUsable = flag !== undefined && names.has(flag)
@@ -92,17 +103,21 @@ function chosen(
   const isDefault = specRuntime === schemaDefault && (isFlagUsable || isMeantForOther)
   if (specRuntime && !isDefault) return { name: specRuntime, from: 'spec.runtime' }
   if (flag) return { name: flag, from: '--runtime' }
-  if (isOfOllama) return { name: 'ollama', from: 'the source of its Model' }
+  if (isOfOllama && offered.includes('ollama')) return { name: 'ollama', from: 'the source of its Model' }
   // A daemon serves what was meant for it.
-  const able = serverRuntimes.filter((one) => runtimes[one].kind === 'process' && serves(one, format))
+  const able = [...offered, ...serverRuntimes].filter((one) => runtimes[one].kind === 'process' && serves(one, format))
+  const here = able.filter((one) => offered.includes(one))
   // Another one that is installed later replaces no server that runs.
-  const stays = able.find((one) => one === running)
-  const found = able.filter((one) => installed.includes(one))
+  const stays = here.find((one) => one === running)
+  const found = here.filter((one) => installed.includes(one))
   const name = stays ?? found.find((one) => !unverified.has(one)) ?? found[0] ?? able[0] ?? 'llama-server'
   return { name, from: `the format ${format} of its Model`, doubt: stays ? undefined : unverified.get(name) }
 }
 
-const refused = (message: string): RuntimeResolution => ({ kind: 'refused', message })
+const refused = (
+  cause: Extract<RuntimeResolution, { kind: 'refused' }>['cause'],
+  message: string,
+): RuntimeResolution => ({ kind: 'refused', cause, message })
 
 export interface ServingInput {
   readonly runtime: ServerRuntime

@@ -1,5 +1,4 @@
 import { z } from 'zod'
-import { thresholdProblem } from '../memory/watchdog.ts'
 import { unsafeFlag } from '../runtimes/argument-policy.ts'
 import { notInStartFile, startRows, type StartSettingName, startSettingNames } from './start-rows.ts'
 import { sentence } from '../../contract/clean-text.ts'
@@ -37,27 +36,15 @@ function fieldOf({ schema, default: fallback, flagTakes, required }: SettingRow)
 }
 
 /** What an agent is given when it starts. Messages complete the sentence "<name of the setting> …". */
-export const agentSettings = z
-  .object({
-    ...(mapRows(allRows, fieldOf) as Shape),
-    /** Settings that flags state: what a person sets while the agent runs counts only for the others. */
-    givenByFlags: z.array(settingName).default([]),
-    /** The file that stands in place of flags where the app hosts the agent, and what it states. */
-    startFile: z.object({ path: z.string(), states: z.array(settingName) }).optional(),
-    /** Flags that were given and understood but change nothing, each with the reason. */
-    flagsNotInEffect: z.array(z.object({ flag: z.string(), reason: z.string() })).default([]),
-  })
-  .superRefine((settings, context) => {
-    const { memoryPressureWarning: warning, memoryPressureCritical: critical } = settings
-    const message = thresholdProblem({ warning, critical })
-    if (message === undefined) return
-    const isCritical = !(critical >= 0 && critical < 1)
-    context.addIssue({
-      code: 'custom',
-      path: [isCritical ? 'memoryPressureCritical' : 'memoryPressureWarning'],
-      message,
-    })
-  })
+export const agentSettings = z.object({
+  ...(mapRows(allRows, fieldOf) as Shape),
+  /** Settings that flags state: what a person sets while the agent runs counts only for the others. */
+  givenByFlags: z.array(settingName).default([]),
+  /** The file that stands in place of flags where the app hosts the agent, and what it states. */
+  startFile: z.object({ path: z.string(), states: z.array(settingName) }).optional(),
+  /** Flags that were given and understood but change nothing, each with the reason. */
+  flagsNotInEffect: z.array(z.object({ flag: z.string(), reason: z.string() })).default([]),
+})
 export type AgentSettings = z.infer<typeof agentSettings>
 export type LogLevel = AgentSettings['logLevel']
 
@@ -119,6 +106,7 @@ type Value = AgentSettings[StartSettingName]
 const examples: { readonly [Name in StartSettingName]?: AgentSettings[Name] } = {
   context: 'NAME',
   runtime: 'llama-server',
+  runtimes: ['llama-server', 'mlx-lm'],
   inferenceServiceAllowlist: ['NAME'],
   allowedModelRoots: ['~/models'],
   allowedDownloadHosts: ['nas.lan'],
@@ -127,6 +115,7 @@ const examples: { readonly [Name in StartSettingName]?: AgentSettings[Name] } = 
   portRange: { from: 30_000, to: 30_099 },
   hostIp: '192.168.1.20',
   metricsAddress: '192.168.1.20:9091',
+  metricsTokenFile: '/path/to/token',
   logFile: '/path/to/agent.log',
 }
 

@@ -1,7 +1,7 @@
 import { isIPv6 } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
-import { defaultThresholds } from '../memory/watchdog.ts'
+import { serverRuntimes } from '../servers/probe.ts'
 import { judgeVariable } from '../runtimes/environment-policy.ts'
 import { defaultOmlxPort } from '../servers/omlx.ts'
 import { parseAddressAndPort } from '../util/address-and-port.ts'
@@ -62,7 +62,21 @@ const listenerRows = {
     flag: 'metrics-address',
     title: 'Address for Prometheus',
     help: 'Prometheus on the network gets /metrics at this address and port, and nothing else.',
-    more: 'It must send the token in metrics-token of the state folder.',
+    more: 'It must send a token.',
+  },
+  metricsTokenFile: {
+    kind: 'path',
+    schema: absolutePath,
+    defaultMeans: 'metrics-token of the state folder',
+    section: 'Network',
+    flag: 'metrics-token-file',
+    flagTakes: {
+      what: 'Never a relative path',
+      read: (path: string) => path,
+    },
+    title: 'Token file for Prometheus',
+    help: 'Prometheus must send the token in this file, which only this user may read.',
+    more: 'The agent makes one where there is none, and reads it at each scrape.',
   },
 } as const satisfies Readonly<Record<string, SettingRow>>
 
@@ -77,6 +91,8 @@ const runtimeNames = [
   'omlx',
   'ollama',
 ] as const
+
+const offeredMessage = `must be runtimes separated by commas, from ${serverRuntimes.join(', ')}`
 
 const rangeMessage = 'must be two ports from 1 to 65535, the lower first, such as 30000-30099'
 const portRange = z
@@ -134,8 +150,6 @@ const downloadHost = z
 
 /** No port, path or wildcard, which would look as if they counted. */
 const isHostName = (text: string): boolean => /^[\p{L}\p{N}_.-]{1,253}$/u.test(text)
-
-const thresholdMessage = 'must be at least 0 and less than 1'
 
 /** Every setting that counts only as the agent is started with it. Those that a person may change later are in the contract. */
 export const startRows = {
@@ -213,6 +227,17 @@ export const startRows = {
     title: 'Default runtime',
     help: 'Serves the services that name no runtime.',
   },
+  runtimes: {
+    kind: 'list',
+    schema: z
+      .array(z.enum(serverRuntimes, { error: offeredMessage }), { error: offeredMessage })
+      .min(1, offeredMessage),
+    defaultMeans: 'all',
+    section: 'Runtimes',
+    flag: 'runtimes',
+    title: 'Runtimes offered',
+    help: 'These serve models here, the preferred one first.',
+  },
   allowUnsafeExtraArgs: {
     ...offAtFirst,
     section: 'Runtimes',
@@ -259,24 +284,6 @@ export const startRows = {
     flag: 'port-range',
     title: 'Ports of model servers',
     help: 'A range as FROM-TO, which a firewall rule can name.',
-  },
-  memoryPressureWarning: {
-    kind: 'fraction',
-    schema: z.number({ error: thresholdMessage }),
-    default: defaultThresholds.warning,
-    section: 'Memory',
-    flag: 'memory-pressure-warning',
-    title: 'Memory is short below',
-    help: 'A fraction of all memory that is still available: 0.2 is a fifth.',
-  },
-  memoryPressureCritical: {
-    kind: 'fraction',
-    schema: z.number({ error: thresholdMessage }),
-    default: defaultThresholds.critical,
-    section: 'Memory',
-    flag: 'memory-pressure-critical',
-    title: 'Memory is critically short below',
-    help: 'A fraction of all memory. Below it nothing starts, and models are evicted if eviction is on.',
   },
   hostIp: {
     kind: 'text',

@@ -49,8 +49,13 @@ export const goAgentFlags: Readonly<Record<string, GoAgentFlag>> = {
   'memory-fraction': { kind: 'float', default: 0, ...kept },
   'memory-check-mode': { kind: 'string', default: 'enforce', ...kept },
   'memory-watchdog-interval': { kind: 'duration', default: 10_000, kept: false, why: 'memory is checked every 10 s' },
-  'memory-pressure-warning': { kind: 'float', default: 0.2, ...kept },
-  'memory-pressure-critical': { kind: 'float', default: 0.1, ...kept },
+  'memory-pressure-warning': { kind: 'float', default: 0.2, kept: false, why: 'memory is short below 20 %' },
+  'memory-pressure-critical': {
+    kind: 'float',
+    default: 0.1,
+    kept: false,
+    why: 'memory is critically short below 10 %',
+  },
   'eviction-enabled': { kind: 'bool', default: false, ...kept },
   'max-watch-failures': {
     kind: 'int',

@@ -204,8 +204,8 @@ export function withStartFile(): FakeAgent {
   const agent = withSettings()
   const { settings = [] } = agent.known.settings ?? {}
   const path = `${startedWith.stateDir}/start-settings.json`
-  const states = ['memoryPressureWarning', 'hostIp', 'drainLimitMs'] as const
-  const stated = { ...{ memoryPressureWarning: 0.25, hostIp: '192.168.1.20' }, startFile: { path, states } }
+  const states = ['ingressPort', 'hostIp', 'drainLimitMs'] as const
+  const stated = { ...{ ingressPort: 9_444, hostIp: '192.168.1.20' }, startFile: { path, states } }
   agent.known.settings = {
     settings: settings.map((view) =>
       view.name === 'drainLimitMs' ? { ...view, value: 45_000, from: 'startFile' } : view,

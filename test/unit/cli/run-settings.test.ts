@@ -45,8 +45,6 @@ const fromDefaults = {
   downloadBytesPerSecond: 0,
   memoryFraction: 0,
   memoryCheckMode: 'enforce',
-  memoryPressureWarning: 0.2,
-  memoryPressureCritical: 0.1,
   evictionEnabled: false,
   listen: 'all',
   publish: 'auto',
@@ -221,8 +219,15 @@ test('flags of the Go agent that change nothing here are read, and said to chang
   ])
 })
 
-test('the address for Prometheus is an address and a port', () => {
-  expect(settings('--metrics-address', '0.0.0.0:9091').metricsAddress).toBe('0.0.0.0:9091')
+test('the address for Prometheus is an address and a port, and the file of its token a whole path', () => {
+  const { metricsAddress, metricsTokenFile } = settings(
+    '--metrics-address',
+    '0.0.0.0:9091',
+    '--metrics-token-file',
+    '/etc/token',
+  )
+  expect([metricsAddress, metricsTokenFile]).toEqual(['0.0.0.0:9091', '/etc/token'])
+  expect(complaint('--metrics-token-file', 'token')).toMatch(/^--metrics-token-file must be an absolute path/)
   expect(complaint('--metrics-address', 'mac.lan:9091')).toBe(
     '--metrics-address must be an address of this host, not a name, and a port from 1 to 65535, such as 192.168.1.20:9091 or 0.0.0.0:9091, not "mac.lan:9091".',
   )
@@ -254,10 +259,6 @@ test.each([
   },
   { args: ['--memory-budget', '1Ki'], says: '--memory-budget must be at least 1Mi, not 1024.' },
   { args: ['--memory-check-mode', 'maybe'], says: '--memory-check-mode must be enforce or warn, not "maybe".' },
-  {
-    args: ['--memory-pressure-warning', '0.1', '--memory-pressure-critical', '0.2'],
-    says: '--memory-pressure-warning must be above --memory-pressure-critical (0.2), not 0.1.',
-  },
   { args: ['--drain-timeout', '2h'], says: '--drain-timeout must be from 0 to 1h, not 7200000.' },
 ])('$args is refused with a sentence', ({ args, says }) => {
   expect(complaint(...args)).toBe(says)

@@ -1,10 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
-  defaultThresholds,
+  usualThresholds,
   hysteresis,
   nextPressure,
-  thresholdProblem,
   type MemorySample,
   type Pressure,
   type PressureLevel,
@@ -31,7 +30,7 @@ const compressed = (fraction: number, kernelLevel?: PressureLevel): Step => ({
 /** The pressure after every step of a trace, one step every ten seconds. */
 function follow(steps: readonly Step[]): Pressure[] {
   let pressure: Pressure | undefined
-  return steps.map((step, index) => (pressure = nextPressure(pressure, step, defaultThresholds, index * stepMs)))
+  return steps.map((step, index) => (pressure = nextPressure(pressure, step, usualThresholds, index * stepMs)))
 }
 
 const levels = (steps: readonly Step[]) => follow(steps).map(({ level }) => level)
@@ -179,7 +178,7 @@ describe('whatever memory does', () => {
   })
 
   test('it returns to normal when samples stay normal, however little above the threshold', () => {
-    const end = fc.double({ min: defaultThresholds.warning, max: 1, noNaN: true })
+    const end = fc.double({ min: usualThresholds.warning, max: 1, noNaN: true })
     fc.assert(
       fc.property(traces, end, (trace, fraction) => {
         const calm = times((hysteresis.waitMs + hysteresis.longWaitMs) / stepMs + 2, available(fraction))
@@ -201,16 +200,4 @@ describe('whatever memory does', () => {
       'normal',
     ])
   })
-})
-
-test.each([
-  [{ warning: 0.2, critical: 0.1 }, undefined],
-  [{ warning: 0, critical: 0 }, undefined],
-  [{ warning: 0.1, critical: 0.1 }, 'must be above --memory-pressure-critical (0.1)'],
-  [{ warning: 0.1, critical: 0.2 }, 'must be above --memory-pressure-critical (0.2)'],
-  [{ warning: 20, critical: 0.1 }, 'must be a fraction of all memory, at least 0 and less than 1, such as 0.2'],
-  [{ warning: 0.2, critical: -0.1 }, 'must be a fraction of all memory, at least 0 and less than 1, such as 0.2'],
-  [{ warning: Number.NaN, critical: 0.1 }, 'must be a fraction of all memory, at least 0 and less than 1, such as 0.2'],
-])('thresholds %j: %s', (thresholds, problem) => {
-  expect(thresholdProblem(thresholds)).toBe(problem)
 })

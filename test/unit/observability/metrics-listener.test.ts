@@ -67,7 +67,7 @@ test.each([
   expect([answer.status, answer.headers.get('www-authenticate'), await answer.json()]).toEqual([
     401,
     'Bearer',
-    { error: 'This needs the token in metrics-token of the state folder.' },
+    { error: 'This needs the token of --metrics-token-file.' },
   ])
 })
 

@@ -26,7 +26,7 @@ type Options = Pick<ConstructorParameters<typeof InstalledRuntimes>[0], 'onChang
 
 const installed = (found: Executable, runtime: ServerRuntime = 'llama-server', options: Options = {}) =>
   new InstalledRuntimes({
-    names: [runtime],
+    offered: () => [runtime],
     find: () => Promise.resolve(found),
     dialects: new Dialects(),
     ...options,
@@ -49,7 +49,7 @@ test('llama-server is found with the version that it tells of itself and the for
 test('a daemon that does not answer holds up no start: it is asked for when all runtimes are looked at', async () => {
   const path = await program('echo 0')
   const room = new InstalledRuntimes({
-    ...{ names: ['llama-server', 'ollama'], dialects: new Dialects() },
+    ...{ offered: () => ['llama-server', 'ollama'], dialects: new Dialects() },
     find: ({ kind }) => (kind === 'daemon' ? new Promise(() => undefined) : Promise.resolve({ kind: 'found', path })),
   })
   await room.find()
@@ -63,7 +63,7 @@ test('a program that is there is found before it has answered, and is found no l
     { kind: 'missing', message: 'It is gone.' },
   ]
   const room = new InstalledRuntimes({
-    ...{ names: ['llama-server'], dialects: new Dialects(), limitMs: 50 },
+    ...{ offered: () => ['llama-server'], dialects: new Dialects(), limitMs: 50 },
     find: () => Promise.resolve(binaries.shift() ?? { kind: 'found', path }),
   })
   await room.find()
@@ -76,7 +76,7 @@ test('what did not answer is told until it is mended or gone, and not before it 
   const path = await program('exit 1')
   let binary: Executable = { kind: 'found', path }
   const room = new InstalledRuntimes({
-    ...{ names: ['llama-server'], dialects: new Dialects(), find: () => Promise.resolve(binary) },
+    ...{ offered: () => ['llama-server'], dialects: new Dialects(), find: () => Promise.resolve(binary) },
   })
   const unverified = () => [...room.unverified.keys()]
   await room.find()

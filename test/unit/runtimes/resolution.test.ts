@@ -5,7 +5,7 @@ import { llamaServerArgv, type LlamaServerSpec } from '../../../src/agent-core/r
 import { resolveRuntime, type RuntimeInput, servingDigest } from '../../../src/agent-core/runtimes/resolution.ts'
 
 const by = (runtime: string, from: string) => ({ kind: 'runtime', runtime, from })
-const refused = (message: string) => ({ kind: 'refused', message })
+const refused = (cause: string, message: string) => ({ kind: 'refused', cause, message })
 const byAnnotation = 'annotation metalbar.dev/runtime'
 const gguf = 'the format gguf of its Model'
 const unverified = new Map([['mlx-lm', 'It hangs.'] as const])
@@ -26,6 +26,7 @@ test.each<[string, RuntimeInput, unknown]>([
     '--runtime that a person gave wins over the schema’s default',
     { specRuntime: 'llamacpp', flag: 'mlx-lm' },
     refused(
+      'formatMismatch',
       'The runtime "mlx-lm" (--runtime) cannot serve a Model of format "gguf": leave --runtime out or choose llama-server, or use a Model of another format.',
     ),
   ],
@@ -40,19 +41,20 @@ test.each<[string, RuntimeInput, unknown]>([
   ['or by --runtime', { specRuntime: 'llamacpp', flag: 'ollama' }, by('ollama', '--runtime')],
   ['which is omlx for an MLX model', { flag: 'omlx', modelFormat: 'mlx' }, by('omlx', '--runtime')],
   [
-    'and never by the format, whatever else is there',
-    { installed: ['ollama'], running: 'ollama' },
+    'and never by the format, however it is offered and whatever else is there',
+    { offered: ['ollama', 'llama-server'], installed: ['ollama'], running: 'ollama' },
     by('llama-server', gguf),
   ],
   [
     'also of an MLX model',
-    { installed: ['omlx'], running: 'omlx', modelFormat: 'mlx' },
+    { offered: ['omlx', 'mlx-lm'], installed: ['omlx'], running: 'omlx', modelFormat: 'mlx' },
     by('mlx-lm', 'the format mlx of its Model'),
   ],
   [
     'nor for an MLX model',
     { annotation: 'ollama', modelFormat: 'mlx' },
     refused(
+      'formatMismatch',
       'The runtime "ollama" (annotation metalbar.dev/runtime) cannot serve a Model of format "mlx": leave the runtime to the format or choose mlx-lm, or use a Model of another format.',
     ),
   ],
@@ -65,6 +67,11 @@ test.each<[string, RuntimeInput, unknown]>([
     'which may be served by another that is named',
     { isOfOllama: true, annotation: 'llama-server' },
     by('llama-server', byAnnotation),
+  ],
+  [
+    'or where no Ollama is offered',
+    { isOfOllama: true, specRuntime: 'llamacpp', offered: ['llama-server'] },
+    by('llama-server', gguf),
   ],
   [
     'mlx-server is chosen by who names it',
@@ -102,9 +109,33 @@ test.each<[string, RuntimeInput, unknown]>([
     by('mlx-server', 'the format mlx of its Model'),
   ],
   [
+    'unless it is offered no longer',
+    { modelFormat: 'mlx', offered: ['mlx-lm'], installed: ['mlx-lm', 'mlx-server'], running: 'mlx-server' },
+    by('mlx-lm', 'the format mlx of its Model'),
+  ],
+  [
+    'of what is installed, what is not offered is not chosen',
+    { modelFormat: 'mlx', offered: ['mlx-lm'], installed: ['mlx-server'] },
+    by('mlx-lm', 'the format mlx of its Model'),
+  ],
+  [
+    'or by who offers it first',
+    { specRuntime: 'llamacpp', modelFormat: 'mlx', offered: ['vllm-swift', 'mlx-lm'] },
+    by('vllm-swift', 'the format mlx of its Model'),
+  ],
+  [
+    'and falls back to no other',
+    { annotation: 'mlx-server', modelFormat: 'mlx', offered: ['mlx-lm', 'vllm-swift'] },
+    refused(
+      'notOffered',
+      'The runtime "mlx-server" (annotation metalbar.dev/runtime) is not offered by this machine, which offers mlx-lm or vllm-swift (--runtimes).',
+    ),
+  ],
+  [
     'llama-server for an MLX model',
     { specRuntime: 'llama-server', modelFormat: 'mlx' },
     refused(
+      'formatMismatch',
       'The runtime "llama-server" (spec.runtime) cannot serve a Model of format "mlx": leave the runtime to the format or choose mlx-lm, or use a Model of another format.',
     ),
   ],
@@ -112,13 +143,23 @@ test.each<[string, RuntimeInput, unknown]>([
     'mlx-lm for a GGUF model',
     { annotation: 'mlx-lm' },
     refused(
+      'formatMismatch',
       'The runtime "mlx-lm" (annotation metalbar.dev/runtime) cannot serve a Model of format "gguf": leave the runtime to the format or choose llama-server, or use a Model of another format.',
+    ),
+  ],
+  [
+    'what this machine does not offer',
+    { modelFormat: 'mlx', offered: ['llama-server'] },
+    refused(
+      'notOffered',
+      'The runtime "mlx-lm" (the format mlx of its Model) is not offered by this machine, which offers llama-server (--runtimes).',
     ),
   ],
   [
     'a runtime of pods',
     { specRuntime: 'vllm' },
     refused(
+      'unknown',
       'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, ollama or omlx, or correct the name.',
     ),
   ],
@@ -126,6 +167,7 @@ test.each<[string, RuntimeInput, unknown]>([
     'a typo',
     { annotation: 'lama-server' },
     refused(
+      'unknown',
       'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server, mlx-lm, mlx-server, vllm-swift, tensorfold, ollama or omlx, or correct the name.',
     ),
   ],

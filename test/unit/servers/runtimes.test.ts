@@ -294,7 +294,7 @@ describe.each(kinds)('$name', (kind) => {
   test('it counts as installed, is given nothing that it does not know, and each of its flags has a judgement', async () => {
     const found = { kind: 'found', path: executable } as const
     const [view] = await new InstalledRuntimes({
-      ...{ names: [kind.runtime], find: () => Promise.resolve(found), dialects },
+      ...{ offered: () => [kind.runtime], find: () => Promise.resolve(found), dialects },
     }).look()
     expect(view && runtimeState(view)).toBe('ready')
     const runtime = runtimes[kind.runtime]

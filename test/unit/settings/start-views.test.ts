@@ -46,20 +46,14 @@ describe('each setting that counts from the start', () => {
 test('the origin is the flag, then the start file, then what a person chose', () => {
   const path = '/state/start-settings.json'
   const settings = started({
-    ...{ port: 1, memoryPressureWarning: 0.3, givenByFlags: ['port'] },
-    startFile: { path, states: ['memoryPressureWarning'] },
+    ...{ port: 1, ingressPort: 9_444, givenByFlags: ['port'] },
+    startFile: { path, states: ['ingressPort'] },
   })
   const told = startViews(settings, { context: 'lab', hostIp: '192.0.2.7' })
   const origin = (name: string) => told.filter((one) => one.name === name).map(({ value, from }) => [value, from])[0]
-  expect([
-    origin('port'),
-    origin('memoryPressureWarning'),
-    origin('context'),
-    origin('hostIp'),
-    origin('clientPort'),
-  ]).toEqual([
+  expect([origin('port'), origin('ingressPort'), origin('context'), origin('hostIp'), origin('clientPort')]).toEqual([
     ['1', 'flag'],
-    ['0.3', 'startFile'],
+    ['9444', 'startFile'],
     ['lab', 'person'],
     ['192.0.2.7', 'person'],
     ['9999', 'default'],

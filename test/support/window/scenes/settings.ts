@@ -53,13 +53,13 @@ export const settingsScenes = {
     says: [
       'start-settings.json',
       'Add this line to',
-      '"memoryPressureWarning": 0.25',
-      'A fraction of all memory that is still available',
+      '"ingressPort": 9444',
+      'The relays of LLMKube 0.10 reach models there',
     ],
     ...shown,
     agent: withStartFile,
-    page: 'Memory',
-    tell: ['Memory is short below'],
+    page: 'Network',
+    tell: ['Port of the relay ingress'],
   },
   'settings-found': {
     says: ['3 found', 'Hugging Face token file', 'Namespaces that share the Hugging Face token'],

@@ -47,7 +47,6 @@ test('every flag that is kept by its name is one of ours', () => {
     'host-ip': '192.0.2.1',
     runtime: 'omlx',
     'allowed-model-roots': '/a',
-    'memory-pressure-critical': '0.1',
   }
   for (const [name, { kind }] of kept) {
     expect(
