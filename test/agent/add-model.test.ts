@@ -274,6 +274,31 @@ describe('on a real API server', () => {
     expect(await modelOf(world, 'a-b')).toBeUndefined()
   })
 
+  test('a deletion names the tool that may bring the service back, and another service of the name is never deleted', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    const { application, service } = asked(world)
+    await run(agent, { name: 'applyModel', application })
+    await agent.untilReady('tiny')
+    await world.admin.patch(inferenceService('tiny'), {
+      metadata: { labels: { 'app.kubernetes.io/managed-by': 'Helm' } },
+    })
+    expect((await deletionOf(agent, service)).message).toMatch(
+      /^Helm manages it and may bring it back: delete it there\./,
+    )
+    expect(await run(agent, { name: 'deleteModel', service, uid: randomUUID() })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/is now another InferenceService of the same name/),
+    })
+    expect(await serviceOf(world, 'tiny')).toBeDefined()
+    expect(await run(agent, { name: 'deleteModel', service })).toMatchObject({
+      outcome: 'done',
+      message: saying(/tiny was deleted\. Helm manages it and may bring it back/),
+    })
+    await agent.untilNotShown('tiny')
+    await eventually(async () => (await modelOf(world, 'tiny')) === undefined, { timeoutMs: patienceMs })
+  })
+
   test('a context size is set in the cluster, and the server starts again with it', async () => {
     await using world = await open()
     const { agent, pid } = await world.serving('tiny', { spec: { contextSize: 8_192 } })

@@ -176,6 +176,18 @@ describe('on a real API server', () => {
     ])
   })
 
+  test('a hold is for one object: made again under its name, the service is served', async () => {
+    await using world = await open()
+    const { agent } = await world.serving('tiny')
+    await run(agent, { name: 'evict', service: { namespace: world.namespace, name: 'tiny' } })
+    await agent.until('tiny', ({ reason }) => reason === 'Held')
+    await world.deleteService('tiny')
+    await agent.untilNotShown('tiny')
+    await world.applyService('tiny')
+    await agent.untilReady('tiny')
+    await eventually(async () => !(await readFile(join(agent.stateDir, 'absences.json'), 'utf8')).includes('tiny'))
+  })
+
   test('a paused machine withdraws its addresses and keeps its models, over a restart too, until it is resumed', async () => {
     await using world = await open()
     const { agent, pid, port } = await world.serving('tiny')

@@ -117,6 +117,16 @@ test('a model is known by its header alone, and at each context its memory is wh
   ])
 })
 
+test('a namespace that this machine does not watch is not asked for', async () => {
+  await using at = await hubWorld()
+  const agent = await at.start()
+  const sent = at.hub.requests.length
+  await expect(fit(agent, { source: 'hf://org/one', namespace: 'elsewhere' })).rejects.toThrow(
+    `This machine watches only the namespace ${at.world.namespace}, so it checks no model for elsewhere.`,
+  )
+  expect(at.hub.requests.length).toBe(sent)
+})
+
 test('what is said to fit needs as much once it is added', async () => {
   await using at = await hubWorld()
   const agent = await at.start()

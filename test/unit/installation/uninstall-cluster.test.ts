@@ -1,3 +1,5 @@
+import { leaseNameOf } from '../../../src/agent-core/publishing/lease-content.ts'
+import { hostname } from 'node:os'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { managedBy } from '../../../src/agent-core/publishing/objects.ts'
@@ -71,6 +73,38 @@ test('what this machine claims or gave up is deleted; what another agent or nobo
   expect(removal).toMatchObject({ isGone: true, message: 'Removed.' })
   const left = ['go-agent', 'other-mac', 'ownerless', 'released-there']
   expect(names().map((some) => some.filter((name) => name !== 'kubernetes').sort())).toEqual([left, left, left])
+})
+
+test('the Lease that a killed agent left is deleted, and that of another machine is not', async () => {
+  await using cluster = await world()
+  const { there, sim } = cluster
+  const name = leaseNameOf(hostname())
+  sim.create({
+    apiVersion: 'coordination.k8s.io/v1',
+    kind: 'Lease',
+    metadata: { name, namespace: 'default' },
+    spec: { holderIdentity: other },
+  })
+  const places = async () => {
+    const traces = await listTraces(await there.parts())
+    return traces.find(({ kind }) => kind === 'cluster')?.places.map((place) => place.path)
+  }
+  const ofAnother = await places()
+  sim.patch({ resource: 'leases', name, namespace: 'default' }, { spec: { holderIdentity: own } })
+  const ofOurs = await places()
+  await removeTraces(await there.parts(), chosen('cluster'))
+  expect([ofAnother, ofOurs, sim.list('leases')]).toEqual([undefined, [`default/${name} (Lease)`], []])
+})
+
+test('without an identity nothing is deleted, not even what says of no machine that it gave it up', async () => {
+  await using cluster = await world()
+  const { there, publish, names } = cluster
+  publish('ownerless', { heartbeat: '2026-11-23T13:00:00Z' })
+  publish('other-mac', { node: other, epoch: 1, heartbeat: '2026-11-23T13:00:00Z' })
+  await there.write(path.join(there.stateDir, 'node.json'), '{}')
+  const before = names()
+  await removeTraces(await there.parts(), chosen('cluster'))
+  expect(names()).toEqual(before)
 })
 
 test('a Service of the same name that no agent made stays when the slice goes', async () => {

@@ -71,6 +71,21 @@ test('only what was downloaded is removed: files of other programs, of other siz
   }
 })
 
+test('a store behind a link is emptied of what is ours; link and folder stay, and are named', async () => {
+  await using there = await uninstallWorld()
+  await stored(there, there.at('volume/models/tiny'))
+  await symlink(there.at('volume/models'), there.at('store'))
+  await there.write(
+    path.join(there.stateDir, 'model-store.json'),
+    JSON.stringify({ schema: 1, directory: there.at('volume/models') }),
+  )
+  const [removal] = await removeTraces(await there.parts({ stated: { modelStore: there.at('store') } }), models)
+  expect(removal?.message).toContain(
+    `${there.at('store')} is a link to ${there.at('volume/models')}; both folder and link stay.`,
+  )
+  expect([await readdir(there.at('volume')), await readdir(there.at('volume/models'))]).toEqual([['models'], []])
+})
+
 test('the store of another user is named, and nothing of it is removed', async (context) => {
   if (process.getuid?.() !== 0) context.skip('only root makes what is of another user')
   await using there = await uninstallWorld()
