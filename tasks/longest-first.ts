@@ -8,7 +8,6 @@ const longest = [
   'window/states',
   'shell/menu-bar',
   'agent/kill-storm',
-  'agent/swap',
   'agent/bad-input',
   'agent/commands',
   'agent/life-cycle',

@@ -183,3 +183,13 @@ test('what ends at once is told once as failed and never as held, and a pause be
   await pass(600_000)
   expect(messagesIn(log)).toEqual(['not kept awake'])
 })
+
+test('the end of the agent lets it go', async () => {
+  const { awake, facts } = machine()
+  facts.requests = 1
+  await pass(20_000)
+  await awake[Symbol.asyncDispose]()
+  expect(awake.isKeptAwake).toBe(false)
+  await pass(120_000)
+  expect(facts.holds).toBe(1)
+})
