@@ -4,11 +4,10 @@ import { chmod, copyFile, mkdir, mkdtemp, rm, statfs, writeFile } from 'node:fs/
 import type { IncomingMessage } from 'node:http'
 import { get } from 'node:https'
 import { createServer, type AddressInfo } from 'node:net'
-import { homedir, tmpdir } from 'node:os'
+import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { annotations } from '../../src/agent-core/publishing/objects.ts'
-import { main } from '../../src/cli/main.ts'
 import { rightsOfAgent } from '../../src/contract/cluster.ts'
 import { doctorReport, type DoctorFinding, type Verdict } from '../../src/contract/doctor.ts'
 import { AgentProcess } from '../support/agent-process.ts'
@@ -24,6 +23,7 @@ import { createNetworkNamespace } from '../support/network-namespace.ts'
 import { identityFolder } from '../../src/agent-core/gateway/relay-identity.ts'
 import { RelayStandIn } from '../support/relay-stand-in.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
+import { runVerb } from '../support/run-verb.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { missingNetworkNamespaces } from '../support/skip.ts'
 
@@ -69,17 +69,12 @@ describe('a machine on which no agent runs, as metal-agent doctor finds it', () 
 
   /** The same as for every fault but for what is given: the last one of a flag counts. */
   async function look(...flags: string[]): Promise<Found> {
-    let out = ''
     const ours = ['--namespace', real().namespace, '--port', String(port), '--client-port', '0', '--ollama-port', '0']
     const files = ['--model-store', join(folder, 'models'), '--llama-server-bin', join(folder, 'llama-server')]
     const args = [...ours, ...files, '--omlx-port', '0', ...flags]
-    await main(['doctor', '--json', '--state-dir', join(folder, 'state'), '--', ...args], {
-      stdout: { write: (text: string) => (out += text) },
-      stderr: { write: () => true },
-      env: { PATH: '/usr/bin:/bin', HOME: folder, KUBECONFIG: join(folder, 'kubeconfig') },
-      ...{ platform: process.platform, homeDir: folder, temporaryDir: tmpdir(), cwd: folder, windowFolder: '/none' },
-    })
-    return byId(JSON.parse(out))
+    const env = { PATH: '/usr/bin:/bin', HOME: folder, KUBECONFIG: join(folder, 'kubeconfig') }
+    const words = ['doctor', '--json', '--state-dir', join(folder, 'state'), '--', ...args]
+    return byId(JSON.parse((await runVerb(words, folder, { env })).stdout))
   }
 
   beforeAll(async () => {

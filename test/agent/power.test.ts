@@ -3,7 +3,6 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import { agentSettings, type AgentSettings } from '../../src/agent-core/settings/settings.ts'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
-import { main } from '../../src/cli/main.ts'
 import { createAgentView, keepShowing } from '../../src/main/agent/agent-view.ts'
 import { connectToAgent } from '../../src/serve/client/agent-client.ts'
 import { inProcessLink } from '../../src/serve/client/lasting-link.ts'
@@ -14,6 +13,7 @@ import { freePort } from '../support/free-port.ts'
 import { powerStandIns } from '../support/power/stand-ins.ts'
 import { Recorder } from '../support/running-agent.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
+import { runVerb } from '../support/run-verb.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const status = (text: string) => /^Power {4}(.*)$/m.exec(text)?.[1]
@@ -139,13 +139,8 @@ async function poweredAgent(given: Partial<AgentSettings> = {}) {
     connect: () => connectToAgent({ socketPath: socketPathFor(stateDir, tmpdir()), stateDir }),
     /** What a verb prints. */
     run: async (...args: string[]): Promise<string> => {
-      let printed = ''
-      const output = { write: (text: string) => (printed += text) }
-      await main([...args, '--state-dir', stateDir], {
-        ...{ stdout: output, stderr: output, env: {}, platform: process.platform },
-        ...{ homeDir: folder.dir, temporaryDir: tmpdir(), cwd: folder.dir, windowFolder: folder.dir },
-      })
-      return printed
+      const { stdout, stderr } = await runVerb([...args, '--state-dir', stateDir], folder.dir)
+      return stdout + stderr
     },
     metrics: async (): Promise<string[]> => {
       const answer = await fetch(`http://127.0.0.1:${port}/metrics`)

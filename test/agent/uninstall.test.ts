@@ -5,7 +5,6 @@ import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
 import { readIfThere } from '../../src/agent-core/util/files.ts'
-import { main } from '../../src/cli/main.ts'
 import type { TraceKind } from '../../src/contract/uninstall.ts'
 import { kindInStateFolder } from '../../src/installation/uninstall/file-parts.ts'
 import { connectToAgent } from '../../src/serve/client/agent-client.ts'
@@ -16,6 +15,7 @@ import { startFileServer } from '../support/file-server.ts'
 import { freePort } from '../support/free-port.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { runVerb } from '../support/run-verb.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { treeOf } from '../support/tree-of.ts'
@@ -54,20 +54,7 @@ async function world() {
     await using client = await connectToAgent({ socketPath: socketPathFor(stateDir, tmpdir()), stateDir })
     return await question(client)
   }
-  const verb = async (...words: string[]) => {
-    const said = { stdout: '', stderr: '' }
-    const code = await main(words, {
-      stdout: { write: (text: string) => (said.stdout += text) },
-      stderr: { write: (text: string) => (said.stderr += text) },
-      env: { HOME: home, PATH: path.join(folder, 'bin') },
-      platform: process.platform,
-      homeDir: home,
-      temporaryDir: tmpdir(),
-      cwd: folder,
-      windowFolder: path.join(folder, 'no-window'),
-    })
-    return { code, ...said }
-  }
+  const verb = (...words: string[]) => runVerb(words, home, { env: { HOME: home, PATH: path.join(folder, 'bin') } })
   const serves = () =>
     eventually(
       async () => {

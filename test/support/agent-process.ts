@@ -3,12 +3,12 @@ import { mkdir, mkdtemp, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { z } from 'zod'
-import { main } from '../../src/cli/main.ts'
 import { agentSnapshot, type AgentSnapshot } from '../../src/contract/snapshot.ts'
 import type { ServiceView } from '../../src/contract/service.ts'
 import { agentEntryVariable } from './built-agent/entry.ts'
 import { compileCacheOfRun } from './compile-cache/compile-cache.ts'
 import { eventually } from './eventually.ts'
+import { runVerb } from './run-verb.ts'
 import { removeFolder } from './temporary-folder.ts'
 
 export interface AgentProcessOptions {
@@ -156,18 +156,7 @@ export class AgentProcess implements AsyncDisposable {
 
   /** `metal-agent <verb>` on this agent's state folder, in this process: what it printed and its exit code. */
   async run(verb: string, ...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-    const printed = { stdout: '', stderr: '' }
-    const code = await main([verb, ...args, '--state-dir', this.stateDir], {
-      stdout: { write: (text: string) => (printed.stdout += text) },
-      stderr: { write: (text: string) => (printed.stderr += text) },
-      env: {},
-      platform: process.platform,
-      homeDir: path.join(this.folder, 'home'),
-      temporaryDir: tmpdir(),
-      cwd: this.folder,
-      windowFolder: path.join(this.folder, 'no-window'),
-    })
-    return { code, ...printed }
+    return await runVerb([verb, ...args, '--state-dir', this.stateDir], path.join(this.folder, 'home'))
   }
 
   /** What `metal-agent status --json` prints. */

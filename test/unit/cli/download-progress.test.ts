@@ -1,22 +1,13 @@
 import { expect, test } from 'vitest'
 import { DownloadProgress } from '../../../src/cli/model-verbs.ts'
-import type { CliIo } from '../../../src/cli/io.ts'
 import type { Progress } from '../../../src/contract/service.ts'
+import { recordedIo } from '../../support/run-verb.ts'
 
 /** What is written for these one after the other. */
 function written(isTTY: boolean, ...all: readonly (Progress | undefined)[]): string {
   let text = ''
   const stdout = { isTTY, columns: 100, write: (more: string) => (text += more) }
-  const io: CliIo = {
-    stdout,
-    stderr: stdout,
-    env: {},
-    platform: 'linux',
-    homeDir: '/nowhere',
-    temporaryDir: '/nowhere',
-    cwd: '/nowhere',
-    windowFolder: '/nowhere',
-  }
+  const { io } = recordedIo('/nowhere', { stdout, stderr: stdout, platform: 'linux' })
   const progress = new DownloadProgress(io)
   for (const one of all) {
     progress.show({

@@ -3,27 +3,17 @@ import { totalmem } from 'node:os'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
-import { main } from '../../../src/cli/main.ts'
 import { startFakeHub } from '../../support/fake-hub.ts'
 import { startFileServer } from '../../support/file-server.ts'
 import { writeGguf, writeLlamaGguf } from '../../support/gguf-writer.ts'
 import { modelOf } from '../../support/memory/model-shapes.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { runVerb } from '../../support/run-verb.ts'
 
 /** As on a machine without agent, cluster and llama-server. */
 async function fit(folder: string, ...args: string[]) {
-  const said = { stdout: '', stderr: '' }
-  const output = (name: keyof typeof said) => ({ write: (text: string) => (said[name] += text) })
-  const exitCode = await main(['fit', ...args], {
-    stdout: output('stdout'),
-    stderr: output('stderr'),
-    env: { PATH: '/nowhere', LANG: 'C.UTF-8', ...hubEnv },
-    platform: process.platform,
-    homeDir: folder,
-    temporaryDir: folder,
-    cwd: folder,
-    windowFolder: folder,
-  })
+  const env = { PATH: '/nowhere', LANG: 'C.UTF-8', ...hubEnv }
+  const { code: exitCode, ...said } = await runVerb(['fit', ...args], folder, { env, temporaryDir: folder })
   return { exitCode, ...said }
 }
 

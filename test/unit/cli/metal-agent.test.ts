@@ -1,11 +1,10 @@
 import { chmod, copyFile, mkdir, symlink, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { execa } from 'execa'
 import { afterEach, expect, test } from 'vitest'
-import { main } from '../../../src/cli/main.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { runVerb } from '../../support/run-verb.ts'
 
 const running: AsyncDisposable[] = []
 afterEach(async () => {
@@ -16,19 +15,8 @@ const root = path.resolve(import.meta.dirname, '../../..')
 
 /** The command in this process, with nothing of our environment but what is given. */
 async function metalAgentWith(env: NodeJS.ProcessEnv, ...args: string[]) {
-  let stdout = ''
-  let stderr = ''
-  const exitCode = await main(args, {
-    stdout: { write: (text: string) => void (stdout += text) },
-    stderr: { write: (text: string) => void (stderr += text) },
-    env,
-    platform: process.platform,
-    homeDir: '/nowhere',
-    temporaryDir: tmpdir(),
-    cwd: '/',
-    windowFolder: '/no/window',
-  })
-  return { exitCode, stdout: stdout.replace(/\n$/, ''), stderr: stderr.replace(/\n$/, '') }
+  const { code, stdout, stderr } = await runVerb(args, '/nowhere', { env, cwd: '/' })
+  return { exitCode: code, stdout: stdout.replace(/\n$/, ''), stderr: stderr.replace(/\n$/, '') }
 }
 
 const metalAgent = (...args: string[]) => metalAgentWith({ PATH: '/nowhere', LANG: 'C.UTF-8' }, ...args)

@@ -2,7 +2,6 @@ import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { build } from 'plist'
 import { expect, test } from 'vitest'
-import type { CliIo } from '../../../src/cli/io.ts'
 import { migrateHere, type MigrateRequest } from '../../../src/cli/migrate.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
 import { LaunchctlJob } from '../../../src/installation/service/launchd.ts'
@@ -15,6 +14,7 @@ import {
 import { KubeSim } from '../../support/kube-sim/kube-sim.ts'
 import { launchctlStandIn } from '../../support/launchctl-stand-in.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { recordedIo } from '../../support/run-verb.ts'
 
 const plan: MigrateRequest = { undo: false, dryRun: true, isConfirmed: false, plist: undefined, flags: [] }
 
@@ -42,17 +42,7 @@ async function mac({ bootout = 0 } = {}) {
     programFolders: [bin, '/usr/bin', '/bin'],
   }
   const run = async (changes: Partial<MigrateRequest>, asked: Partial<InstallationHost> = {}, machine = platform) => {
-    const printed = { stdout: '', stderr: '' }
-    const io: CliIo = {
-      stdout: { write: (text: string) => (printed.stdout += text) },
-      stderr: { write: (text: string) => (printed.stderr += text) },
-      env: { HOME: dir },
-      platform: 'darwin',
-      homeDir: dir,
-      temporaryDir: dir,
-      cwd: dir,
-      windowFolder: join(dir, 'no-window'),
-    }
+    const { io, printed } = recordedIo(dir, { env: { HOME: dir }, platform: 'darwin' })
     return {
       code: await migrateHere({ ...plan, ...changes }, io, { host: { ...host, ...asked }, platform: machine }),
       ...printed,

@@ -2,7 +2,6 @@ import { access, chmod, mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { build } from 'plist'
 import { expect, test } from 'vitest'
-import { main } from '../../../src/cli/main.ts'
 import { status } from '../../../src/cli/service/service.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
 import { serviceFlags } from '../../../src/cli/service/service-plan.ts'
@@ -11,6 +10,7 @@ import { launchdPlist, readLaunchdPlist } from '../../../src/installation/servic
 import { serviceEnvironment } from '../../../src/installation/service/service-plan.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
+import { recordedIo, runVerb } from '../../support/run-verb.ts'
 import { examplePlan } from '../installation/service/example-plans.ts'
 
 const defaults = { modelStore: '/Users/you/models', stateDir: '/Users/you/state' }
@@ -55,20 +55,11 @@ async function metalAgent(
   homeDir = '/Users/you',
   platform: NodeJS.Platform = 'darwin',
 ) {
-  const said = { stdout: '', stderr: '' }
-  const code = await main(args, {
-    ...ioAt(env, homeDir, platform),
-    stdout: { write: (text: string) => (said.stdout += text) },
-    stderr: { write: (text: string) => (said.stderr += text) },
-  })
-  return { code, ...said }
+  return await runVerb(args, homeDir, { env, platform, temporaryDir: '/tmp', cwd: '/elsewhere' })
 }
 
-const ioAt = (env: NodeJS.ProcessEnv, homeDir: string, platform: NodeJS.Platform) => ({
-  stdout: { write: () => undefined },
-  stderr: { write: () => undefined },
-  ...{ env, homeDir, platform, temporaryDir: '/tmp', cwd: '/elsewhere', windowFolder: '/none' },
-})
+const ioAt = (env: NodeJS.ProcessEnv, homeDir: string, platform: NodeJS.Platform) =>
+  recordedIo(homeDir, { env, platform, temporaryDir: '/tmp', cwd: '/elsewhere' }).io
 
 test('install --dry-run prints the plist and changes nothing', async () => {
   const { code, stdout, stderr } = await metalAgent([

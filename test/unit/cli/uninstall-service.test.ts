@@ -1,11 +1,11 @@
 import { access, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { uninstall } from '../../../src/cli/service/service.ts'
 import { launchdPlist } from '../../../src/installation/service/launchd.ts'
 import { installedServices, uninstallService } from '../../../src/installation/service/service.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
+import { recordedIo } from '../../support/run-verb.ts'
 import { examplePlan } from '../installation/service/example-plans.ts'
 
 /** A service that runs until it is told to stop, whose agent does not answer, and which has two servers by its ledger. */
@@ -55,18 +55,11 @@ esac`,
   ]
   await write(path.join(stateDir, 'ledger.json'), JSON.stringify({ schema: 1, servers }))
   const run = async (words: readonly string[], answer?: string) => {
-    const said = { stdout: '', stderr: '' }
-    const io = {
-      stdout: { write: (text: string) => (said.stdout += text) },
-      stderr: { write: (text: string) => (said.stderr += text) },
+    const { io, printed: said } = recordedIo(home, {
       ...(answer !== undefined && { ask: () => Promise.resolve(answer) }),
       env: { PATH: at('bin'), HOME: home },
-      platform: 'darwin' as const,
-      homeDir: home,
-      temporaryDir: tmpdir(),
-      cwd: home,
-      windowFolder: at('no-window'),
-    }
+      platform: 'darwin',
+    })
     const request = { keepServing: words.includes('--keep-serving'), isConfirmed: words.includes('--yes') }
     const code = await uninstall(io, request, host)
     const files = [plist, copies].map((file) =>

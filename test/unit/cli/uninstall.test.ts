@@ -5,12 +5,12 @@ import { expect, test } from 'vitest'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { acquireLock, startTimeOf } from '../../../src/agent-core/state/lock.ts'
 import { socketPathFor } from '../../../src/agent-core/state/socket-path.ts'
-import { main } from '../../../src/cli/main.ts'
 import { serveOnSocket } from '../../../src/serve/socket-server.ts'
 import { RecordingDoor } from '../../support/carriers/recording-door.ts'
 import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 import { treeOf } from '../../support/tree-of.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
+import { runVerb } from '../../support/run-verb.ts'
 
 interface Terminal {
   readonly answers?: readonly string[]
@@ -23,25 +23,19 @@ type World = Awaited<ReturnType<typeof uninstallWorld>>
 /** `metal-agent uninstall --everything …` in that home folder; with answers a person types them. */
 async function uninstall({ home, stateDir, at }: World, words: readonly string[], terminal: Terminal = {}) {
   const { answers, env = {}, homeDir = home } = terminal
-  const said = { stdout: '', stderr: '' }
   const left = [...(answers ?? [])]
   const asked: string[] = []
   const ask = (question: string) => {
     asked.push(question)
     return Promise.resolve(left.shift())
   }
-  const code = await main(['uninstall', '--everything', '--state-dir', stateDir, ...words], {
-    stdout: { write: (text: string) => (said.stdout += text) },
-    stderr: { write: (text: string) => (said.stderr += text) },
+  const said = await runVerb(['uninstall', '--everything', '--state-dir', stateDir, ...words], homeDir, {
     ...(answers && { ask }),
     env: { PATH: '', ...env },
     platform: 'linux',
-    homeDir,
-    temporaryDir: tmpdir(),
     cwd: at('.'),
-    windowFolder: at('no-window'),
   })
-  return { code, asked, ...said }
+  return { asked, ...said }
 }
 
 async function filled() {

@@ -1,10 +1,9 @@
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterEach, expect, test, vi } from 'vitest'
 import { installCommand } from '../../../src/agent-core/runtimes/install-command.ts'
-import { main } from '../../../src/cli/main.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { runVerb } from '../../support/run-verb.ts'
 
 afterEach(() => void vi.unstubAllEnvs())
 
@@ -53,19 +52,12 @@ test('without it uv installs what the Python package index has, or else pip, wit
 })
 
 async function install(at: Awaited<ReturnType<typeof machine>>, words: readonly string[], answer?: string) {
-  const said = { stdout: '', stderr: '' }
-  const code = await main(['runtimes', 'install', ...words], {
-    stdout: { write: (text: string) => (said.stdout += text) },
-    stderr: { write: (text: string) => (said.stderr += text) },
+  const { dir } = at.folder
+  return await runVerb(['runtimes', 'install', ...words], dir, {
     ...(answer !== undefined && { ask: () => Promise.resolve(answer) }),
-    env: { PATH: at.bin, HOME: at.folder.dir },
+    env: { PATH: at.bin, HOME: dir },
     platform: 'linux',
-    homeDir: at.folder.dir,
-    temporaryDir: tmpdir(),
-    cwd: at.folder.dir,
-    windowFolder: path.join(at.folder.dir, 'no-window'),
   })
-  return { code, ...said }
 }
 
 test('the command is shown, run only after a yes, and what it installed is found in the folder of this user', async () => {

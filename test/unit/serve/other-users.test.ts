@@ -4,13 +4,13 @@ import path from 'node:path'
 import { execa } from 'execa'
 import { expect, test } from 'vitest'
 import { ensureSocketFolder, socketPathFor } from '../../../src/agent-core/state/socket-path.ts'
-import { main } from '../../../src/cli/main.ts'
 import { connectToAgent } from '../../../src/serve/client/agent-client.ts'
 import { probeSocket } from '../../../src/serve/frames.ts'
 import { serveOnSocket } from '../../../src/serve/socket-server.ts'
 import { RecordingDoor } from '../../support/carriers/recording-door.ts'
 import { skipWhen } from '../../support/skip.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { runVerb } from '../../support/run-verb.ts'
 
 skipWhen(process.getuid?.() === 0 ? undefined : 'only root can become another user')
 
@@ -104,13 +104,9 @@ test('another user who was first at the place of the socket is neither asked nor
   await writeFile(path.join(stateDir, 'node.json'), '{}')
   const home = path.join(folder.dir, 'home')
   await mkdir(home)
-  let said = ''
-  const code = await main(['uninstall', '--everything', '--yes', '--state-dir', stateDir], {
-    stdout: { write: (text: string) => (said += text) },
-    stderr: { write: (text: string) => (said += text) },
-    ...{ env: { PATH: '' }, platform: 'linux', homeDir: home, temporaryDir, cwd: folder.dir, windowFolder: home },
-  })
-  expect([code, said]).toEqual([0, expect.stringContaining('done  State')])
+  const words = ['uninstall', '--everything', '--yes', '--state-dir', stateDir]
+  const { code, stdout, stderr } = await runVerb(words, home, { env: { PATH: '' }, platform: 'linux', temporaryDir })
+  expect([code, stdout + stderr]).toEqual([0, expect.stringContaining('done  State')])
   expect([(await lstat(socketPath)).uid, await there.visits()]).toEqual([nobody, ''])
 })
 
