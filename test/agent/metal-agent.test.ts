@@ -1,6 +1,7 @@
-import { mkdir, readdir, readFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { z } from 'zod'
 import { version } from '../../package.json' with { type: 'json' }
 import { agentSnapshot } from '../../src/contract/snapshot.ts'
@@ -110,6 +111,19 @@ describe.concurrent('how it starts', () => {
       says: `metal-agent: Another agent (process ${first.pid}, since <time>) uses this state folder: stop it, or give this one another --state-dir.\n`,
       first: undefined,
     })
+  })
+
+  test('a lock from before the last boot is stale, whoever has its pid and start time now', async () => {
+    await using folder = await temporaryFolder()
+    const stateDir = path.join(folder.dir, 'state')
+    await mkdir(stateDir)
+    const startTime = (await hostPlatform().process(process.pid))?.startTime
+    const since = new Date().toISOString()
+    const lock = { pid: process.pid, processStartTime: `earlier-boot:${startTime}`, since, token: 'old' }
+    await writeFile(path.join(stateDir, 'agent.lock'), JSON.stringify(lock))
+    await using agent = await AgentProcess.start({ folder: folder.dir })
+    await agent.snapshotWhenUp()
+    expect(agent.exit).toBeUndefined()
   })
 
   test('flags with one dash and with "=" count, and each one that changes nothing is told once', async () => {

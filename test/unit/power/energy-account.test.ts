@@ -116,6 +116,15 @@ describe('between two looks', () => {
     expect([quiet.measured, [...quiet.services.values()]]).toEqual([drew(5), [0, 0]])
   })
 
+  test('what is drawn while a server does not answer says nothing of what the machine draws alone', () => {
+    const account = new EnergyAccount(0)
+    account.add(drew(40, 60))
+    account.close(services({ 'a/one': totals(0, 0) }), 60_000, false)
+    for (const watts of [5, 41]) account.add(drew(watts, 10))
+    const { services: of } = account.close(services({ 'a/one': totals(0, 50) }), 80_000)
+    expect(of.get('a/one')).toBeCloseTo(460)
+  })
+
   test('work that does not show in the power has its share of all of it', () => {
     const account = new EnergyAccount(0)
     account.add(drew(5, 60))
@@ -124,10 +133,25 @@ describe('between two looks', () => {
     expect(account.close(services({ 'a/one': totals(0, 1) }), 70_000).services.get('a/one')).toBe(50)
   })
 
+  test('totals count from the beginning, and those that fell have begun anew', () => {
+    const account = new EnergyAccount(0)
+    account.add(drew(30))
+    const first = account.close(services({ 'a/one': totals(0, 60) }), 1_000).services.get('a/one')
+    account.add(drew(30))
+    const anew = account.close(services({ 'a/one': totals(0, 5) }), 2_000).services.get('a/one')
+    expect([first, anew]).toEqual([30, 30])
+  })
+
   test('what a runtime does not count is absent, and its service has no share', () => {
     const account = new EnergyAccount(0)
     account.add(drew(30))
     const of = account.close(services({ 'a/mute': {}, 'a/one': { generatedTokens: 3 } }), 1_000).services
     expect([...of.values()]).toEqual([0, 30])
+  })
+
+  test('however long no look comes, no energy is lost', () => {
+    const account = new EnergyAccount(0)
+    for (let second = 0; second < 5_000; second += 1) account.add(drew(10))
+    expect(account.close(services({}), 5_000_000).measured).toEqual(drew(10, 5_000))
   })
 })

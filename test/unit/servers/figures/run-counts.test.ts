@@ -58,6 +58,29 @@ test.each<[string, RuntimeCounters]>([
   expect(readings(idle, counters).rates).toEqual({})
 })
 
+test('an answer that was asked for before the last one came is not read', () => {
+  const { counts } = readings(idle, ended)
+  expect(counts.add({ counters: idle, askedAt: 1_999, at: 2_500 })).toBeUndefined()
+  expect(counts.last?.counters).toEqual(ended)
+})
+
+test('during a long answer its decodes tell how fast it is, once its prompt is read', () => {
+  const running = { ...idle, requestsRunning: 1 }
+  const read = { ...running, promptTokens: 1_400, promptSeconds: 12, decodes: 5_010 }
+  const reading = (decodes: number) => readings(idle, running, { ...running, decodes }).rates.generation
+  const writing = (decodes: number, changes: RuntimeCounters = {}) =>
+    readings(idle, running, read, { ...read, decodes, ...changes }).rates.generation
+  expect([reading(5_060), writing(5_110), writing(5_018), writing(5_017)]).toEqual([undefined, 50, 4, undefined])
+  const writingFor = (ms: number) =>
+    readingsEvery(ms, idle, running, read, { ...read, decodes: 5_018 }).rates.generation
+  expect([writingFor(1_000), writingFor(999)]).toEqual([8, undefined])
+  expect(writing(5_110, { requestsRunning: 2 })).toBeUndefined()
+  expect(writing(5_110, { draftedTokens: 400 })).toBeUndefined()
+  const two = { ...read, requestsRunning: 2, decodes: 5_020 }
+  const [alone, later] = [5_030, 5_130].map((decodes) => ({ ...read, decodes }))
+  expect(readings(idle, running, read, two, alone ?? read, later ?? read).rates.generation).toBeUndefined()
+})
+
 test.each<[string, RuntimeCounters, boolean]>([
   ['two at once are not one', { ...ended, decodes: 5_100, slotsPerDecode: 5_180 / 5_100 }, false],
   ['two that run at the end are not one', { ...ended, requestsRunning: 2 }, false],
