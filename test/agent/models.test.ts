@@ -238,6 +238,22 @@ test('a source that is no answer to the first question about an adopted server i
   await next.untilReadyAgain('moving', before.pid)
 })
 
+test('how fast models download counts at once', async () => {
+  const sim = own(await KubeSim.start())
+  const cluster = own(await AgentWorld.open(sim.connection()))
+  const agent = await cluster.startAgent({ settings: { downloadBytesPerSecond: 1_000 } })
+  const names = ['first', 'second', 'third']
+  const files = names.map((name) => cluster.files.serve(`/${name}.gguf`, bigFile(4 * 1024 ** 2)))
+  for (const [at, name] of names.entries()) await cluster.apply(name, { source: files[at]?.url ?? '' })
+  const isAsked = () => files.map(({ requests }) => requests.length > 0)
+  await eventually(() => isAsked().filter(Boolean).length === 2)
+  await Promise.all(names.map((name) => agent.until(name, 'fetching')))
+  expect(isAsked().filter(Boolean)).toHaveLength(2)
+  // At a thousand bytes a second each would take an hour.
+  await agent.command({ name: 'updateSettings', settings: { downloadBytesPerSecond: 0 } })
+  for (const name of names) await agent.untilReady(name)
+})
+
 test('what services run is not deleted when their Model is gone, by this agent and by the next', async () => {
   const sim = own(await KubeSim.start())
   const cluster = own(await AgentWorld.open(sim.connection()))

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import { createServer as createHttpServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import { authenticate, authorize, reviewAccess, type User } from './access.ts'
-import { openApiDocument } from './open-api.ts'
+import { discoveryDocument } from './discovery.ts'
 import { type Fault, type Faults, isMatch, isWatchFault, type RequestMatch, type SeenRequest } from './faults.ts'
 import { childOf, textOf, type Json, type KubeObject } from './json.ts'
 import { listPage, scopeOf } from './lists.ts'
@@ -191,7 +191,7 @@ export class ApiServer {
       if (pathname === '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews') {
         return { code: 201, body: reviewAccess(user, body ?? null) }
       }
-      const document = openApiDocument(pathname, this.#parts.operations.kinds())
+      const document = discoveryDocument(pathname, this.#parts.operations.kinds())
       if (document) return { code: 200, body: document }
     }
     return { code: 404, body: '404 page not found\n' }

@@ -2,8 +2,14 @@ import { createHash } from 'node:crypto'
 import type { JsonObject } from './json.ts'
 import { apiVersionOf, type Kind } from './kinds.ts'
 
-/** The schemas below `/openapi/v3`, by which the agent sees what the definitions allow. Undefined = no such address. */
-export function openApiDocument(path: string, kinds: readonly Kind[]): JsonObject | undefined {
+/** `/apis`, `/apis/GROUP` and the schemas below `/openapi/v3`, by which the agent sees what is installed. Undefined = no such address. */
+export function discoveryDocument(path: string, kinds: readonly Kind[]): JsonObject | undefined {
+  if (path === '/apis') return { kind: 'APIGroupList', apiVersion: 'v1', groups: groupsOf(kinds) }
+  const group = /^\/apis\/([^/]+)$/.exec(path)?.[1]
+  if (group !== undefined) {
+    const found = groupsOf(kinds).find(({ name }) => name === group)
+    return found && { kind: 'APIGroup', apiVersion: 'v1', ...found }
+  }
   if (path === '/openapi/v3') return openApiIndex(kinds)
   const described = /^\/openapi\/v3\/apis\/([^/]+\/[^/]+)$/.exec(path)?.[1]
   return described === undefined ? undefined : openApi(kinds.filter((kind) => apiVersionOf(kind) === described))
@@ -27,4 +33,12 @@ function openApiIndex(kinds: readonly Kind[]): JsonObject {
     return [`apis/${version}`, { serverRelativeURL: `/openapi/v3/apis/${version}?hash=${hash}` }] as const
   })
   return { paths: Object.fromEntries(entries) }
+}
+
+function groupsOf(kinds: readonly Kind[]) {
+  const byGroup = new Map(kinds.filter(({ group }) => group !== '').map((kind) => [kind.group, kind]))
+  return [...byGroup.values()].map((kind) => {
+    const version = { groupVersion: apiVersionOf(kind), version: kind.version }
+    return { name: kind.group, versions: [version], preferredVersion: version }
+  })
 }
