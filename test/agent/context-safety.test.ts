@@ -1,5 +1,5 @@
-import { rename, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdir, symlink, writeFile, rename } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { deniedSentence } from '../../src/agent-core/platform/local-network.ts'
@@ -194,6 +194,32 @@ test('credentials that are rotated count within a second, before a server has re
     await run(agent, { name: 'resync' })
     return lab.requests.count({ user: 'after' }) > 0
   }, soon)
+})
+
+test('a kubeconfig behind a link is followed: written, replaced, and the link set to another file', async () => {
+  await using lab = await KubeSim.start()
+  await using other = await KubeSim.start()
+  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
+  const real = join(world.folder, 'real/config')
+  const next = join(world.folder, 'next/config')
+  const kubeconfig = join(world.folder, 'linked/config')
+  for (const file of [real, next, kubeconfig]) await mkdir(dirname(file), { recursive: true })
+  await writeFile(real, kubeconfigOf({ lab }))
+  await symlink(real, kubeconfig)
+  const agent = await world.startAgent({ kubeconfig })
+  await agent.untilCluster('live')
+
+  await writeFile(real, kubeconfigOf({ other }))
+  await eventually(() => told(agent, 'has no context "lab"'), soon)
+  await writeFile(`${real}.new`, kubeconfigOf({ lab: other }))
+  await rename(`${real}.new`, real)
+  await eventually(() => told(agent, `now stands for ${other.url}`), soon)
+  await writeFile(next, kubeconfigOf({ lab }))
+  await symlink(next, `${kubeconfig}.new`)
+  await rename(`${kubeconfig}.new`, kubeconfig)
+  await eventually(() => !told(agent, '"lab"'), soon)
+  await writeFile(next, kubeconfigOf({ lab }).slice(0, 40))
+  await eventually(() => told(agent, 'is not valid'), soon)
 })
 
 test('a kubeconfig that is made while the agent waits for one is used within a second', async () => {
