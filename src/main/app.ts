@@ -90,15 +90,15 @@ function gatewayCommand(): GatewayCommand {
 function run(followLinks: ReturnType<typeof catchLinks>): void {
   const log = openAppLog(stateDir, 'info')
   let servers: ServersAtEnd = 'stop'
-  let endBy: GoodEnd['endBy'] | undefined
+  const last: { goodEnd?: GoodEnd } = {}
   const onDefect = (error: unknown) => {
     const startsAgain = !isSoonAfterDefect(process.argv, Date.now())
     const then = startsAgain ? 'the app is started again' : 'the app ends, after two defects within a minute'
     log.error('defect', { error, text: `${then}; its servers keep running for the next one` })
     servers = 'keep'
     const exit = () => exitAfterDefect({ startsAgain })
-    if (endBy === undefined) exit()
-    else void endBy(exit)
+    if (last.goodEnd === undefined) exit()
+    else void last.goodEnd.endBy(exit)
   }
   const onSlip = (error: unknown) => log.error('what a person asked for failed', { error })
   process.on('uncaughtException', onDefect)
@@ -278,7 +278,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onStopped: () => popover.end(),
     cutDrains: () => agent.cutDrains(),
   })
-  endBy = goodEnd.endBy
+  last.goodEnd = goodEnd
   const isAfterDefect = isSoonAfterDefect(process.argv, Date.now())
   const onWoke = tellNews({ view, log, prefer, onAction, isAfterDefect })
   followSleep({ log, onSleep: (isAsleep) => agent.sleeps(isAsleep), onWoke })

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { test } from 'vitest'
 import { z } from 'zod'
 import type { HostInterface } from '../../src/agent-core/platform/platform.ts'
 import { AgentWorld } from '../support/agent-world.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { command, type CommandInput } from '../../src/contract/commands.ts'
+import type { CommandInput } from '../../src/contract/commands.ts'
 import { AgentWorld, inferenceService } from '../support/agent-world.ts'
 import type { RequestFault } from '../support/kube-sim/faults.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'

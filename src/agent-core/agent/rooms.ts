@@ -70,9 +70,8 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
   const { stateDir } = started
   const timings = { ...(liveness && { liveness }), ...(random && { random }) }
   /** Built last: rooms below ask it and the gateway for what is there by then. */
-  let link: ClusterLink | undefined
-  let gateway: Gateway | undefined
-  const session = () => link?.session
+  const last: { link?: ClusterLink; gateway?: Gateway | undefined } = {}
+  const session = () => last.link?.session
   const shown = (): void => snapshots.changed()
   /** What a service waits for may be there now, such as an address, a door or a program. */
   const reachChanged = (): void => {
@@ -235,7 +234,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
       },
       onChange: () => {
         reachChanged()
-        gateway?.routesChanged()
+        last.gateway?.routesChanged()
       },
     }),
   )
@@ -281,7 +280,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
     new ApiKeys({
       api: () => session()?.cluster.api,
       onChange: (key) => {
-        gateway?.routesChanged()
+        last.gateway?.routesChanged()
         session()?.reconciler.enqueue(key)
       },
       log,
@@ -291,8 +290,8 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
     new RelayIngress({
       ...{ stateDir, port: started.ingressPort, log, api: () => session()?.cluster.api, onState: reachChanged },
       isIpv6: () => isIpv6(address.facts.ip ?? ''),
-      door: (at, port) => gateway?.door(at, port) ?? noGateway,
-      onTold: (when) => (when === 'soon' ? gateway?.reasonsChanged() : gateway?.routesChanged()),
+      door: (at, port) => last.gateway?.door(at, port) ?? noGateway,
+      onTold: (when) => (when === 'soon' ? last.gateway?.reasonsChanged() : last.gateway?.routesChanged()),
     }),
   )
   const visitors = ends.use(
@@ -301,7 +300,8 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
       slices: () => session()?.cluster.slices.values() ?? [],
     }),
   )
-  gateway = gatewayRoom(context, { servers, address, apiKeys, relays, session, reachChanged })
+  const gateway = gatewayRoom(context, { servers, address, apiKeys, relays, session, reachChanged })
+  last.gateway = gateway
   snapshots.register(() => ({
     // Where the cluster has no relays, it is no news that none reaches this machine.
     notices: [session()?.publisher.isRelayWanted === true ? relays.notice : undefined, gateway?.notice],
@@ -314,7 +314,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
     gateway?.watch(isSeen)
   })
 
-  link = new ClusterLink({
+  const link = new ClusterLink({
     ...{ pin, env, log },
     kubeconfig: () => now().kubeconfig,
     context: () => now().context,
@@ -335,6 +335,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
       gateway?.reasonsChanged()
     },
   })
+  last.link = link
   const rooms: AgentRooms = {
     ...{ settings, unloadReasons, history, address, supply, relays, gateway, visitors, link, platform, log, env },
     ...{ ledger, servers, memory, models, power, figures, energy, dialects, daemons, installed, narrator, turns },
@@ -352,18 +353,18 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
   }
   snapshots.register(() => {
     const reports = session()?.reconciler.reports() ?? []
-    return { services: reports.map(serviceViewOf), figures: figuresOf(reports, rooms), notices: link?.notices() ?? [] }
+    return { services: reports.map(serviceViewOf), figures: figuresOf(reports, rooms), notices: link.notices() }
   })
   const watch: KubeconfigWatch = ends.use(
     new KubeconfigWatch({
       files: () => kubeconfigFiles({ file: now().kubeconfig, env }),
       onChange: () => {
-        link?.kubeconfigChanged().catch((error: unknown) => log.error('kubeconfig not read', { error }))
+        link.kubeconfigChanged().catch((error: unknown) => log.error('kubeconfig not read', { error }))
       },
       log,
     }),
   )
-  ends.defer(() => link?.close())
+  ends.defer(() => link.close())
   // The gateway is disconnected before the cluster is left, so that it keeps its last routes.
   ends.use(gateway)
   followForScrapes(context, rooms)

@@ -1,6 +1,5 @@
 import { ClusterChoice, type ClusterChoiceOptions, type Renewal } from './cluster-choice.ts'
 import type { ClusterSession } from './cluster-session.ts'
-import type { KubeApi } from '../kube/kube-api.ts'
 import { KubeconfigError, type PinnedContext } from '../kube/pinned-context.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Unfinished } from '../publishing/publisher.ts'

@@ -29,7 +29,7 @@ const board = z.object({
 })
 
 const file = path.resolve(import.meta.dirname, '../../../assets/grafana/metalbar.json')
-const { panels, templating } = board.parse(JSON.parse(await readFile(file, 'utf8')))
+const { panels } = board.parse(JSON.parse(await readFile(file, 'utf8')))
 const rows = new Map(Object.entries<MetricRow>(metricTable))
 
 /** Those that Prometheus adds, and the bound of a bucket. */
