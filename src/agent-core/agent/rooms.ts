@@ -43,7 +43,6 @@ import { followServers, measuredServers } from '../reconcile/server-memory.ts'
 import { StartTurns } from '../reconcile/start-turns.ts'
 import { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import { Dialects } from '../runtimes/dialect.ts'
-import { usualThresholds } from '../memory/watchdog.ts'
 import { findRuntime, InstalledRuntimes } from '../runtimes/installed.ts'
 import { listDevices } from '../runtimes/llama-server.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
@@ -171,7 +170,6 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
     new Memory({
       ...{ platform, log, intervalMs: memoryTrial?.everyMs, ...(memoryClock && { now: memoryClock }) },
       settings: () => memorySettings(now()),
-      thresholds: usualThresholds,
       servers: () => measuredServers(servers),
       // Where the system does not say what the GPU may hold, llama-server may know.
       recommendedGpuBytes: async () => {

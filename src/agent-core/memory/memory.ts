@@ -2,7 +2,7 @@ import { MemoryBook } from './book.ts'
 import { type Budget, GpuLimit, resolveBudget } from './budget.ts'
 import type { Refusal, StartRequest } from './decide.ts'
 import { countedOnce } from './room.ts'
-import { type MemoryView, type PressureChange, type PressureThresholds, Watchdog } from './watchdog.ts'
+import { type MemoryView, type PressureChange, Watchdog } from './watchdog.ts'
 import { type Misfit, waysToFit, type WayToFit } from './ways-to-fit.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, Platform } from '../platform/platform.ts'
@@ -105,7 +105,6 @@ export interface MemoryOptions {
     'name' | 'memory' | 'memoryPressureLevel' | 'footprints' | 'membersOf' | 'biggestProcesses' | 'gpuMemoryLimit'
   >
   readonly settings: () => MemorySettings
-  readonly thresholds: PressureThresholds
   /** For tests: how often memory is looked at. */
   readonly intervalMs?: number | undefined
   readonly servers: () => readonly MeasuredServer[]
@@ -144,7 +143,7 @@ export class Memory implements AsyncDisposable {
 
   constructor(options: MemoryOptions) {
     this.#options = options
-    const { platform, thresholds, intervalMs, log, now = () => performance.now() } = options
+    const { platform, intervalMs, log, now = () => performance.now() } = options
     this.now = now
     this.#gpu = new GpuLimit({ ...options, now })
     this.#applications = new BigApplications(() => this.#watchdog.biggestApplications(), log)
@@ -153,7 +152,6 @@ export class Memory implements AsyncDisposable {
     })
     this.#watchdog = new Watchdog({
       platform,
-      thresholds,
       intervalMs,
       models: options.servers,
       log,

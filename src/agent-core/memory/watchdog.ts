@@ -7,14 +7,8 @@ import { messageOf } from '../util/message-of.ts'
 const pressureLevels = ['normal', 'warning', 'critical'] as const
 export type PressureLevel = (typeof pressureLevels)[number]
 
-/** Fractions of all memory: with less than this available, pressure is at least at that level. */
-export interface PressureThresholds {
-  readonly warning: number
-  readonly critical: number
-}
-
-/** As the Go agent has them by default. */
-export const usualThresholds: PressureThresholds = { warning: 0.2, critical: 0.1 }
+/** Fractions of all memory: with less than this available, pressure is at least at that level. As the Go agent has them by default. */
+export const thresholds = { warning: 0.2, critical: 0.1 }
 
 export interface MemorySample {
   readonly totalBytes: number
@@ -56,21 +50,13 @@ export interface Pressure {
  * The pressure after one more sample; `undefined` stands for a sample that could not be read, which changes a level only to unknown, and
  * that only when it lasts. Up at once; down by the rules of `hysteresis`. `now` in milliseconds.
  */
-export function nextPressure(
-  before: Pressure | undefined,
-  sample: MemorySample | undefined,
-  thresholds: PressureThresholds,
-  now: number,
-): Pressure {
+export function nextPressure(before: Pressure | undefined, sample: MemorySample | undefined, now: number): Pressure {
   if (sample === undefined) return withoutSample(before, now)
-  const level = levelOf(sample, thresholds)
+  const level = levelOf(sample)
   if (before === undefined || before.level === 'unknown') return { level, since: now, readAt: now }
   if (rank(level) > rank(before.level)) return { level, since: now, readAt: now }
 
-  const clearLevel = levelOf(sample, {
-    warning: thresholds.warning + hysteresis.margin,
-    critical: thresholds.critical + hysteresis.margin,
-  })
+  const clearLevel = levelOf(sample, hysteresis.margin)
   const clearlyCalm = nextCalm(before.clearlyCalm, clearLevel, before.level, now)
   const barelyCalm = nextCalm(before.barelyCalm, level, before.level, now)
   const calm =
@@ -84,10 +70,10 @@ export function nextPressure(
  * The worse of the kernel's level and what the available fraction says. A kernel that compresses lets applications have nearly all memory and
  * is content: there the fraction says one level less than it would, until the kernel says something itself.
  */
-export function levelOf(sample: MemorySample, limits: PressureThresholds): PressureLevel {
+function levelOf(sample: MemorySample, margin = 0): PressureLevel {
   const { totalBytes, availableBytes, kernelLevel, isCompressed = false } = sample
-  const fraction = availableBytes / totalBytes
-  const byFraction = fraction < limits.critical ? 'critical' : fraction < limits.warning ? 'warning' : 'normal'
+  const fraction = availableBytes / totalBytes - margin
+  const byFraction = fraction < thresholds.critical ? 'critical' : fraction < thresholds.warning ? 'warning' : 'normal'
   return isCompressed && kernelLevel === 'normal' ? milder(byFraction) : worse(byFraction, kernelLevel ?? 'normal')
 }
 
@@ -151,7 +137,6 @@ export interface PressureChange {
 
 export interface WatchdogOptions {
   readonly platform: Pick<Platform, 'memory' | 'memoryPressureLevel' | 'footprints' | 'membersOf' | 'biggestProcesses'>
-  readonly thresholds: PressureThresholds
   /** For tests: how often it looks. */
   readonly intervalMs?: number | undefined
   readonly models: () => readonly ModelProcesses[]
@@ -296,7 +281,7 @@ export class Watchdog {
   }
 
   async #look(withFootprints: boolean): Promise<MemoryView> {
-    const { platform, thresholds } = this.#options
+    const { platform } = this.#options
     const [memory, kernel] = await Promise.all([
       this.#ask('memory', () => platform.memory()),
       this.#ask('the memory pressure level', () => platform.memoryPressureLevel()),
@@ -305,7 +290,7 @@ export class Watchdog {
     const from = this.#pressure?.level ?? 'unknown'
     const figures = memory.answer
     const kernelLevel = kernel.answer
-    this.#pressure = nextPressure(this.#pressure, figures && { ...figures, kernelLevel }, thresholds, now)
+    this.#pressure = nextPressure(this.#pressure, figures && { ...figures, kernelLevel }, now)
     const { level, since, barelyCalm } = this.#pressure
 
     const isDue =

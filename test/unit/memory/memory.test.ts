@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { usualThresholds } from '../../../src/agent-core/memory/watchdog.ts'
 import { Memory, type MemoryOptions, type SizedRequest } from '../../../src/agent-core/memory/memory.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
@@ -16,7 +15,6 @@ async function begin(more: Partial<MemoryOptions> = {}): Promise<Memory> {
   memory = new Memory({
     platform: machine.platform,
     settings: () => ({ fraction: 0, budgetBytes: undefined, enforcement: 'enforce' }),
-    thresholds: usualThresholds,
     servers: () => [],
     log: silentLog,
     ...more,

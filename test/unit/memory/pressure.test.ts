@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
-  usualThresholds,
+  thresholds,
   hysteresis,
   nextPressure,
   type MemorySample,
@@ -30,7 +30,7 @@ const compressed = (fraction: number, kernelLevel?: PressureLevel): Step => ({
 /** The pressure after every step of a trace, one step every ten seconds. */
 function follow(steps: readonly Step[]): Pressure[] {
   let pressure: Pressure | undefined
-  return steps.map((step, index) => (pressure = nextPressure(pressure, step, usualThresholds, index * stepMs)))
+  return steps.map((step, index) => (pressure = nextPressure(pressure, step, index * stepMs)))
 }
 
 const levels = (steps: readonly Step[]) => follow(steps).map(({ level }) => level)
@@ -178,7 +178,7 @@ describe('whatever memory does', () => {
   })
 
   test('it returns to normal when samples stay normal, however little above the threshold', () => {
-    const end = fc.double({ min: usualThresholds.warning, max: 1, noNaN: true })
+    const end = fc.double({ min: thresholds.warning, max: 1, noNaN: true })
     fc.assert(
       fc.property(traces, end, (trace, fraction) => {
         const calm = times((hysteresis.waitMs + hysteresis.longWaitMs) / stepMs + 2, available(fraction))

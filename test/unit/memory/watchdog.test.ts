@@ -2,7 +2,6 @@ import { once } from 'node:events'
 import { spawn } from 'node:child_process'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import {
-  usualThresholds,
   type MemoryView,
   type ModelProcesses,
   type PressureChange,
@@ -69,7 +68,6 @@ let watchdog: Watchdog
 function watch(more: Partial<WatchdogOptions> = {}): Watchdog {
   watchdog = new Watchdog({
     platform: machine,
-    thresholds: usualThresholds,
     models: () => models,
     log: silentLog,
     now: () => Date.now(),
@@ -270,7 +268,6 @@ describe.runIf(process.platform === 'linux')('a watchdog on this machine', () =>
     let running: ModelProcesses[] = [{ key: 'team/a', groupId }]
     await using own = new Watchdog({
       platform: new LinuxPlatform(),
-      thresholds: usualThresholds,
       models: () => running,
       log: silentLog,
     })

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { parseInferenceService, type InferenceServiceSpec } from '../../../src/agent-core/kube/resources.ts'
 import { Memory } from '../../../src/agent-core/memory/memory.ts'
-import { usualThresholds, usualIntervalMs } from '../../../src/agent-core/memory/watchdog.ts'
+import { usualIntervalMs } from '../../../src/agent-core/memory/watchdog.ts'
 import { Admission } from '../../../src/agent-core/reconcile/admission.ts'
 import type { DesiredServer } from '../../../src/agent-core/reconcile/reading.ts'
 import type { Need } from '../../../src/agent-core/reconcile/sizing.ts'
@@ -25,7 +25,6 @@ beforeEach(async () => {
   memory = new Memory({
     platform: machine.platform,
     settings: () => ({ fraction: 0, budgetBytes: 30 * gigabyte, enforcement: 'enforce' }),
-    thresholds: usualThresholds,
     servers: () => [],
     log: silentLog,
   })

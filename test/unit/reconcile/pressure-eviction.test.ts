@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { splitKey } from '../../../src/agent-core/util/object-key.ts'
 import { comeBackTimes, evictionRules } from '../../../src/agent-core/memory/eviction.ts'
-import { usualThresholds, hysteresis } from '../../../src/agent-core/memory/watchdog.ts'
+import { hysteresis } from '../../../src/agent-core/memory/watchdog.ts'
 import { Memory, type MeasuredServer } from '../../../src/agent-core/memory/memory.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { Poller } from '../../../src/agent-core/servers/poller.ts'
@@ -70,7 +70,6 @@ beforeEach(async () => {
   memory = new Memory({
     platform: machine.platform,
     settings: () => ({ fraction: 0, budgetBytes: undefined, enforcement: 'enforce' }),
-    thresholds: usualThresholds,
     servers: () => servers,
     log: silentLog,
     now: () => now,
