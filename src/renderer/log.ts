@@ -31,59 +31,9 @@ export function withChunk(tail: LogTail, { lines, gap, start, end }: LogChunk): 
   return { entries: entries.slice(-maxEntries), nextId: tail.nextId + added.length, end }
 }
 
-/** One place in one line. */
-export interface LogMatch {
-  readonly entryId: number
-  /** Among those of its line, from 0. */
-  readonly nth: number
+/** The printed lines that contain a text, in upper or lower case; all entries where nothing is searched for. */
+export function found(entries: readonly LogEntry[], text: string): readonly LogEntry[] {
+  if (text === '') return entries
+  const wanted = text.toLowerCase()
+  return entries.filter((entry) => entry.kind === 'line' && entry.text.toLowerCase().includes(wanted))
 }
-
-interface LinePart {
-  readonly text: string
-  /** Absent of what lies between matches. */
-  readonly nth?: number
-}
-
-/** What a line beyond them repeats is not marked: thousands of marks in one line help nobody. */
-const maxPerLine = 50
-
-/** Undefined where nothing is searched for. Upper and lower case are the same. */
-export const patternOf = (text: string): RegExp | undefined =>
-  text === '' ? undefined : new RegExp(text.replaceAll(/[\\^$.*+?()[\]{}|/]/g, '\\$&'), 'giu')
-
-/** Oldest first. Only what the server printed counts. */
-export function matchesIn(entries: readonly LogEntry[], pattern: RegExp): LogMatch[] {
-  return entries.flatMap(({ id, kind, text }) =>
-    kind === 'line' ? placesIn(text, pattern).map((_, nth) => ({ entryId: id, nth })) : [],
-  )
-}
-
-/** The text of a line, taken apart at its matches. */
-export function partsOf(text: string, pattern: RegExp): LinePart[] {
-  const parts: LinePart[] = []
-  let end = 0
-  for (const [nth, { index, 0: found }] of placesIn(text, pattern).entries()) {
-    if (index > end) parts.push({ text: text.slice(end, index) })
-    parts.push({ text: found, nth })
-    end = index + found.length
-  }
-  if (end < text.length) parts.push({ text: text.slice(end) })
-  return parts
-}
-
-/** From the first or last one where none is looked at, and round at the ends. */
-export function matchBeside(
-  matches: readonly LogMatch[],
-  current: LogMatch | undefined,
-  direction: 1 | -1,
-): LogMatch | undefined {
-  const at = indexOf(matches, current)
-  if (at === -1) return direction === 1 ? matches[0] : matches.at(-1)
-  return matches.at((at + direction) % matches.length)
-}
-
-/** -1 if the match is gone. */
-export const indexOf = (matches: readonly LogMatch[], match: LogMatch | undefined): number =>
-  match === undefined ? -1 : matches.findIndex(({ entryId, nth }) => entryId === match.entryId && nth === match.nth)
-
-const placesIn = (text: string, pattern: RegExp) => [...text.matchAll(pattern).take(maxPerLine)]

@@ -122,8 +122,6 @@ export const CopyGlyph = () =>
 export const CheckGlyph = () => draw(steps.done)
 export const ChevronGlyph = () => draw({ tone: 'quiet', shape: line('M6 3.5 10.5 8 6 12.5') })
 export const BackGlyph = () => draw({ tone: 'busy', shape: line('M10 3.5 5.5 8l4.5 4.5') })
-export const PreviousGlyph = () => draw({ tone: 'quiet', shape: line('M3.5 10 8 5.5l4.5 4.5') })
-export const NextGlyph = () => draw({ tone: 'quiet', shape: line('M3.5 6 8 10.5 12.5 6') })
 export const TearOffGlyph = () =>
   draw({ tone: 'quiet', shape: line('M6.5 3.5h-3v9h9v-3M9 3.5h3.5V7M12.5 3.5 7.5 8.5') })
 export const CloseGlyph = () => draw({ tone: 'quiet', shape: line('M4.5 4.5l7 7M11.5 4.5l-7 7') })

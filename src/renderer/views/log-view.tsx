@@ -6,20 +6,8 @@ import type { ServiceRef } from '../../contract/commands.ts'
 import type { LogChunk, LogRun } from '../../contract/log.ts'
 import type { ServiceView } from '../../contract/service.ts'
 import { Button } from '../components/buttons.tsx'
-import { NextGlyph, PreviousGlyph } from '../components/glyph.tsx'
 import { classNames } from '../components/text.tsx'
-import {
-  emptyTail,
-  indexOf,
-  type LogEntry,
-  type LogMatch,
-  type LogTail,
-  matchBeside,
-  matchesIn,
-  partsOf,
-  patternOf,
-  withChunk,
-} from '../log.ts'
+import { emptyTail, found, type LogEntry, type LogTail, withChunk } from '../log.ts'
 import { useApp, useLink, useWindow } from '../store.ts'
 import { logWords } from '../words/services.ts'
 import styles from './log-view.module.css'
@@ -63,7 +51,9 @@ export function LogView({ service }: { readonly service: ServiceView }) {
         key={run === 'current' ? run : `${run} ${service.pid}`}
         service={service}
         run={run}
-        search={{ field, text, onText: setText }}
+        field={field}
+        text={text}
+        onText={setText}
       />
     </section>
   )
@@ -75,44 +65,47 @@ const endTolerance = 16
 interface TailProps {
   readonly service: ServiceView
   readonly run: LogRun
-  readonly search: Pick<Parameters<typeof LogSearchBar>[0], 'field' | 'text' | 'onText'>
+  readonly field: RefObject<HTMLInputElement | null>
+  /** What is searched for. */
+  readonly text: string
+  readonly onText: (text: string) => void
 }
 
-function Tail({ service, run, search }: TailProps) {
+/** The lines of one run, or those of them that contain what is searched for; Escape ends the search. */
+function Tail({ service, run, field, text, onText }: TailProps) {
   const { tail, hasFile, problem } = useLog({ namespace: service.namespace, name: service.name, pid: service.pid, run })
   /** The lines shown while a person reads further up; undefined while the view follows. */
   const [held, setHeld] = useState<LogTail>()
-  const [current, setCurrent] = useState<LogMatch>()
   const box = useRef<HTMLDivElement>(null)
   const { entries, nextId } = held ?? tail
-  const pattern = useMemo(() => patternOf(search.text), [search.text])
-  const matches = useMemo(() => (pattern === undefined ? undefined : matchesIn(entries, pattern)), [entries, pattern])
-  const at = indexOf(matches ?? [], current)
+  const shown = useMemo(() => found(entries, text), [entries, text])
   useLayoutEffect(() => {
     if (held === undefined && box.current !== null) box.current.scrollTop = box.current.scrollHeight
-  }, [held, tail])
-  useLayoutEffect(() => {
-    if (current !== undefined) box.current?.querySelector('[data-current=true]')?.scrollIntoView({ block: 'nearest' })
-  }, [current])
-  const step = (direction: 1 | -1) => {
-    const next = matchBeside(matches ?? [], current, direction)
-    if (next === undefined) return
-    setHeld(held ?? tail)
-    setCurrent({ ...next })
-  }
+  }, [held, shown])
   const nothing = run === 'previous' && !hasFile ? logWords.noPrevious : logWords.nothing
   return (
     <>
-      <LogSearchBar
-        field={search.field}
-        text={search.text}
-        onText={(text) => {
-          setCurrent(undefined)
-          search.onText(text)
-        }}
-        found={matches && { count: matches.length, current: at === -1 ? undefined : at + 1 }}
-        onStep={step}
-      />
+      <div className={styles['search']} role="search">
+        <input
+          ref={field}
+          className={styles['field']}
+          type="text"
+          aria-label={logWords.search}
+          placeholder={logWords.searchHint}
+          value={text}
+          spellCheck={false}
+          autoComplete="off"
+          onChange={({ currentTarget }) => onText(currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key !== 'Escape' || text === '') return
+            event.stopPropagation()
+            onText('')
+          }}
+        />
+        <span className={styles['count']} role="status">
+          {text !== '' && logWords.found(shown.length)}
+        </span>
+      </div>
       <div
         ref={box}
         className={styles['lines']}
@@ -125,7 +118,7 @@ function Tail({ service, run, search }: TailProps) {
           setHeld((before) => (atEnd ? undefined : (before ?? tail)))
         }}
       >
-        <LogLines entries={entries} pattern={pattern} current={at === -1 ? undefined : current} />
+        <LogLines entries={shown} />
         {(problem !== undefined || entries.length === 0) && <p className={styles['nothing']}>{problem ?? nothing}</p>}
       </div>
       {held !== undefined && (
@@ -162,92 +155,14 @@ function RevealLog({ service, run }: { readonly service: ServiceView; readonly r
   )
 }
 
-interface LogSearchBarProps {
-  readonly field: RefObject<HTMLInputElement | null>
-  readonly text: string
-  readonly onText: (text: string) => void
-  /** Undefined while nothing is searched for. */
-  readonly found: { readonly count: number; readonly current: number | undefined } | undefined
-  readonly onStep: (direction: 1 | -1) => void
-}
-
-/** Return goes to the next match, Shift-Return to the one before, Escape ends the search. */
-function LogSearchBar({ field, text, onText, found, onStep }: LogSearchBarProps) {
-  const none = found === undefined || found.count === 0
-  return (
-    <div className={styles['search']} role="search">
-      <input
-        ref={field}
-        className={styles['field']}
-        type="text"
-        aria-label={logWords.search}
-        placeholder={logWords.searchHint}
-        value={text}
-        spellCheck={false}
-        autoComplete="off"
-        onChange={({ currentTarget }) => onText(currentTarget.value)}
-        onKeyDown={(event) => {
-          if (event.key === 'Enter' && !event.nativeEvent.isComposing) onStep(event.shiftKey ? -1 : 1)
-          if (event.key !== 'Escape' || text === '') return
-          event.stopPropagation()
-          onText('')
-        }}
-      />
-      <span className={styles['count']} role="status">
-        {found !== undefined && logWords.matches(found.count, found.current)}
-      </span>
-      <Button look="plain" label={logWords.previousMatch} disabled={none} onPress={() => onStep(-1)}>
-        <PreviousGlyph />
-      </Button>
-      <Button look="plain" label={logWords.nextMatch} disabled={none} onPress={() => onStep(1)}>
-        <NextGlyph />
-      </Button>
-    </div>
-  )
-}
-
-interface LogLinesProps {
-  readonly entries: readonly LogEntry[]
-  /** Matches of this pattern are highlighted. */
-  readonly pattern: RegExp | undefined
-  /** The match that is looked at. */
-  readonly current: LogMatch | undefined
-}
-
 /** The printed lines; only those that changed are drawn again. */
-const LogLines = memo(({ entries, pattern, current }: LogLinesProps) =>
-  entries.map(({ id, kind, text }) =>
-    kind === 'gap' ? (
-      <p key={id} className={styles['gap']}>
-        {text}
-      </p>
-    ) : (
-      <Line key={id} text={text} pattern={pattern} current={current?.entryId === id ? current.nth : undefined} />
-    ),
-  ),
+const LogLines = memo(({ entries }: { readonly entries: readonly LogEntry[] }) =>
+  entries.map(({ id, kind, text }) => (
+    <p key={id} className={styles[kind]}>
+      {text}
+    </p>
+  )),
 )
-
-interface LineProps {
-  readonly text: string
-  readonly pattern: RegExp | undefined
-  readonly current: number | undefined
-}
-
-const Line = memo(({ text, pattern, current }: LineProps) => (
-  <p className={styles['line']}>
-    {pattern === undefined
-      ? text
-      : partsOf(text, pattern).map((part, index) =>
-          part.nth === undefined ? (
-            part.text
-          ) : (
-            <mark key={index} className={styles['match']} data-current={part.nth === current}>
-              {part.text}
-            </mark>
-          ),
-        )}
-  </p>
-))
 
 /** A stream that broke alone is opened again after this, in milliseconds. */
 const retryMs = 2_000

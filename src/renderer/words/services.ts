@@ -322,14 +322,7 @@ export const logWords = {
   reveal: 'Show file',
   search: 'Search the log',
   searchHint: 'Search',
-  nextMatch: 'Next match',
-  previousMatch: 'Previous match',
-  /** `current` counts from 1; undefined = none of them is looked at. */
-  matches(count: number, current: number | undefined): string {
-    if (count === 0) return 'No match'
-    if (current !== undefined) return `${current} of ${count}`
-    return count === 1 ? '1 match' : `${count} matches`
-  },
+  found: (count: number) => (count === 0 ? 'No match' : count === 1 ? '1 line' : `${count} lines`),
 } as const satisfies Words
 
 /** What the cluster says of a service: its conditions, and its Events. */

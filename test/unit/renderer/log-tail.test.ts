@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { emptyTail, maxEntries, withChunk } from '../../../src/renderer/log.ts'
+import { emptyTail, found, maxEntries, withChunk } from '../../../src/renderer/log.ts'
 
 const chunk = (lines: string[], fileId = 'a', gap?: string) => ({
   lines,
@@ -23,4 +23,15 @@ test('the oldest lines make room for the newest', () => {
   const many = Array.from({ length: maxEntries }, (_, index) => `${index}`)
   const { entries } = withChunk(withChunk(emptyTail, chunk(many)), chunk(['newest']))
   expect([entries.length, entries[0]?.text, entries.at(-1)?.text]).toEqual([maxEntries, '1', 'newest'])
+})
+
+test('a search finds what the server printed whatever its case, and no sentence of ours', () => {
+  const { entries } = withChunk(emptyTail, chunk(['Error (a.b)', 'fine', 'no ERROR'], 'a', 'Skipped an error.'))
+  const texts = (text: string) => found(entries, text).map((entry) => entry.text)
+  expect([texts('error'), texts('(A.'), texts('.*'), found(entries, '') === entries]).toEqual([
+    ['Error (a.b)', 'no ERROR'],
+    ['Error (a.b)'],
+    [],
+    true,
+  ])
 })

@@ -77,11 +77,10 @@ export const detailScenes = {
     height: 1_400,
   },
   'log-search': {
-    says: ['2 of 7', 'Paused'],
+    says: ['4 lines'],
     agent: withServices([ready]),
     open: 'phi-4-mini',
     fill: { 'Search the log': 'load' },
-    press: ['Next match', 'Next match'],
     height: 1_300,
   },
   'log-previous': {

@@ -73,7 +73,7 @@ export const settingsScenes = {
     height: 620,
   },
   'settings-wide': {
-    says: ['Fraction of memory for models', 'Memory is short below'],
+    says: ['Fraction of memory for models', 'Evict models when memory runs out'],
     ...shown,
     page: 'Memory',
     width: 1_000,
