@@ -34,7 +34,7 @@ import { Supply } from '../power/supply.ts'
 import { FirewallWatch } from '../publishing/firewall-watch.ts'
 import { PublishedAddress } from '../publishing/host-address.ts'
 import { localCluster } from '../publishing/local-cluster.ts'
-import { servicePortsOf } from '../publishing/objects.ts'
+import { publishedPorts, servicePortsOf } from '../publishing/objects.ts'
 import { Visitors } from '../publishing/visitors.ts'
 import { modelUsers } from '../reconcile/model-users.ts'
 import { Narrator } from '../reconcile/narrator.ts'
@@ -52,7 +52,6 @@ import { daemonAt } from '../servers/daemons.ts'
 import { RuntimeFigures } from '../servers/figures/runtime-figures.ts'
 import { launchEnvironment } from '../servers/launch.ts'
 import { Ledger, ledgersIn } from '../servers/ledger.ts'
-import { nothingPublished } from '../servers/ports.ts'
 import { Servers } from '../servers/servers.ts'
 import { longestStopMs } from '../servers/termination.ts'
 import { PersonSettings } from '../settings/person-settings.ts'
@@ -100,10 +99,11 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
   })
   const machine: Machine = { performanceCores, hasMetal: (await platform.metal()).available }
 
+  const slices = () => session()?.cluster.slices.values() ?? []
   const ledger = new Ledger({ file: ledgersIn(stateDir).servers, platform, log })
   const servers = new Servers({
     ...{ platform, log, ledger, stateDir, ...timings },
-    published: (key) => session()?.publisher.ports(key) ?? nothingPublished,
+    published: (key) => publishedPorts(key, identity.nodeId, slices()),
     onProbe: (key, seconds) => metrics.observe('health_check_duration_seconds', seconds, splitKey(key)),
     onCounters: (...reading) => figures.note(...reading),
     daemons: (name, address) => daemonAt(name, address, daemons.homeOf(name)),
@@ -295,7 +295,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
   const visitors = ends.use(
     new Visitors({
       ...{ platform, nodeId: identity.nodeId, log, onChange: shown },
-      slices: () => session()?.cluster.slices.values() ?? [],
+      slices,
     }),
   )
   const gateway = gatewayRoom(context, { servers, address, apiKeys, relays, session, reachChanged })

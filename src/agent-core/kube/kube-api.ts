@@ -138,8 +138,6 @@ export interface Preconditions {
  */
 export class KubeApi {
   readonly context: PinnedContext
-  /** The name of our writes. */
-  readonly fieldManager = fieldManager
   readonly #transport: KubeTransport
 
   constructor(context: PinnedContext, onAnswer?: OnAnswer) {

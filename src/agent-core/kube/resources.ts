@@ -223,11 +223,7 @@ export const objectMeta = z.object({
   labels: entries,
   annotations: entries,
   ownerReferences: z.array(ownerReference).default([]),
-  managedFields: z
-    .array(
-      z.object({ manager: z.string().default(''), time: z.string().optional(), subresource: z.string().optional() }),
-    )
-    .default([]),
+  managedFields: z.array(z.object({ time: z.string().optional(), subresource: z.string().optional() })).default([]),
 })
 export type ObjectMeta = z.infer<typeof objectMeta>
 

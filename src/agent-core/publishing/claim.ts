@@ -13,7 +13,7 @@ import {
   type PublishTarget,
   type PublishedState,
 } from './objects.ts'
-import { type Edits, ForeignEdits, type WriteResult } from './writes.ts'
+import { OwnWrites, type WriteResult } from './writes.ts'
 
 /** LLMKube's controller and every Metalbar call an agent gone after this long without a new heartbeat. */
 export const deadAfterMs = 180_000
@@ -25,8 +25,8 @@ export type ClaimJudgement =
   | {
       readonly kind: 'ours'
       readonly epoch: number
-      /** Only while others change it again and again. */
-      readonly edits?: Edits | undefined
+      /** Until what others changed is put right again, in milliseconds. */
+      readonly mendInMs?: number
     }
   /** Ours as far as we know, but another agent may have taken it since the last renewal. */
   | { readonly kind: 'uncertain'; readonly epoch: number; readonly message: string }
@@ -41,8 +41,8 @@ export type ClaimJudgement =
       readonly epoch: number
       readonly ready: boolean
       readonly message: string
-      /** Only while others make it ready again and again. */
-      readonly edits?: Edits | undefined
+      /** Until it is withdrawn again, in milliseconds, where something else has made it ready. */
+      readonly mendInMs?: number
     }
   /** No agent's slice, or another InferenceService's: never touched. */
   | { readonly kind: 'taken'; readonly message: string; readonly isNameTooLong?: true }
@@ -82,8 +82,6 @@ export interface ClaimFacts {
   readonly last: LastWritten | undefined
   /** How long the slice's heartbeat has not changed while we watched. */
   readonly silentMs: number
-  /** How often this claim of ours was written over, this time included. */
-  readonly overwrites: number
 }
 
 /** Whose slice it is. Compares no two machines' clocks. */
@@ -141,7 +139,7 @@ function foreign(
   kind: ForeignClaim['kind'],
   slice: EndpointSlice,
   claim: Claim | undefined,
-  { silentMs, overwrites, target }: ClaimFacts,
+  { silentMs, target }: ClaimFacts,
 ): ClaimJudgement {
   const published = publishedOf(slice)
   const holder =
@@ -164,10 +162,7 @@ function foreign(
   const message = {
     foreign: `InferenceService ${service} is served by ${holder}; ${wait}.`,
     unclaimed: `InferenceService ${service} is published by ${holder}, which has written no claim; ${wait}.`,
-    overwritten:
-      overwrites > 1
-        ? `InferenceService ${service} is claimed here but ${holder} keeps overwriting it; leave ${target.name} out of that agent's --inference-service-allowlist.`
-        : `InferenceService ${service} is claimed here but ${holder}, which does not know about claims, overwrote it; ${wait}.`,
+    overwritten: `InferenceService ${service} is claimed here but ${holder}, which does not know about claims, overwrote it; ${wait}. Leave ${target.name} out of its --inference-service-allowlist.`,
   }[kind]
   return { kind, holder, deadInMs, message }
 }
@@ -183,50 +178,40 @@ const seconds = (ms: number): number => Math.round(ms / 1000)
 /** An agent that lost a slice by accident posts it again at once; other agents wait for this long. */
 const holderGraceMs = 10_000
 
-/** What was judged: `isAs` says whether the slice tells this, and all that goes with it. */
+/** What was judged: `isEdited` says whether the slice tells something else than this, and all that goes with it. */
 interface JudgedSlice {
   readonly slice: EndpointSlice
   readonly silentMs: number
-  readonly isAs: (state: PublishedState) => boolean
+  readonly isEdited: (state: PublishedState) => boolean
 }
 
 /** Judges the slice of one InferenceService by its earlier versions and by our own writes. */
 export class ClaimMemory {
   readonly #self: string
   readonly #now: () => number
-  readonly #edits: ForeignEdits<PublishedState>
-  /** Whether the slice that no agent holds is ready. */
-  readonly #unheld: ForeignEdits<boolean>
+  readonly #writes: OwnWrites<PublishedState>
+  /** Whether a slice that no living agent holds is ready. */
+  readonly #unheld: OwnWrites<boolean>
   #last: LastWritten | undefined
-  #overwrites = { count: 0, heartbeat: '' }
   /** A living holder whose slice we have seen, and since when that is gone. */
   #rival: { readonly uid: string; readonly holder: string; readonly goneAt: number | undefined } | undefined
 
-  /** `namespace` and `name` are those of the slice; `self` is our node id, `fieldManager` the name our writes have in the cluster. */
-  constructor(options: {
-    readonly namespace: string
-    readonly name: string
-    readonly self: string
-    readonly fieldManager: string
-    readonly monotonicNow: () => number
-  }) {
-    this.#self = options.self
-    this.#now = options.monotonicNow
-    this.#edits = new ForeignEdits({ ...options, kind: 'EndpointSlice' })
-    this.#unheld = new ForeignEdits({ ...options, kind: 'EndpointSlice' })
+  /** `self` is our node id. */
+  constructor(self: string, monotonicNow: () => number) {
+    this.#self = self
+    this.#now = monotonicNow
+    this.#writes = new OwnWrites(monotonicNow)
+    this.#unheld = new OwnWrites(monotonicNow)
   }
 
-  judge({ slice, silentMs, isAs }: JudgedSlice, target: PublishTarget): ClaimJudgement {
-    const heartbeat = heartbeatOf(slice)
-    const overwrites = this.#overwrites.count + (this.#overwrites.heartbeat === heartbeat ? 0 : 1)
-    const claim = judgeClaim(slice, { self: this.#self, target, last: this.#last, silentMs, overwrites })
-    if (claim.kind === 'overwritten') this.#overwrites = { count: overwrites, heartbeat }
+  judge({ slice, silentMs, isEdited }: JudgedSlice, target: PublishTarget): ClaimJudgement {
+    const claim = judgeClaim(slice, { self: this.#self, target, last: this.#last, silentMs })
     this.#rival = claim.kind === 'foreign' ? { uid: target.uid, holder: claim.holder, goneAt: undefined } : undefined
     if (isLost(claim)) this.#last = undefined
     if (claim.kind !== 'ours' && claim.kind !== 'dead') return claim
-    const edits =
-      claim.kind === 'ours' ? this.#edits.look(slice, isAs) : this.#unheld.look(slice, (ready) => ready === claim.ready)
-    return edits ? { ...claim, edits } : claim
+    const mendInMs =
+      claim.kind === 'ours' ? this.#writes.mendInMs(isEdited) : this.#unheld.mendInMs((ready) => ready !== claim.ready)
+    return mendInMs > 0 ? { ...claim, mendInMs } : claim
   }
 
   /** A slice that vanished under its living holder is the holder's to post again; others wait a moment. */
@@ -243,28 +228,28 @@ export class ClaimMemory {
 
   /** To be called before the request, whose answer may get lost. */
   writing(state: PublishedState): void {
-    this.#edits.writing(state)
+    this.#writes.writing(state)
   }
 
   /** This and nothing else is what our writes have left. */
   wrote(state: PublishedState, last: LastWritten): void {
-    this.#edits.wrote(state)
+    this.#writes.wrote(state)
     this.#last = last
   }
 
   /** The slice of a dead holder, or of none, is no longer ready. */
   withdrewUnheld(): void {
+    this.#unheld.writing(false)
     this.#unheld.wrote(false)
   }
 
-  /** Only the heartbeat was written: the rest of the slice is still `found`, as it was before. */
-  renewed(found: PublishedState, last: LastWritten): void {
-    this.#edits.found(found)
+  /** Only the heartbeat was written: the rest of the slice is as it was before. */
+  renewed(last: LastWritten): void {
     this.#last = last
   }
 
   forgetWrites(): void {
-    this.#edits.forgetWrites()
+    this.#writes.forget()
     this.#last = undefined
   }
 }

@@ -267,7 +267,7 @@ export class ClaimedSlice {
       readonly onRenewed: (target: PublishTarget, published: Published | undefined) => void
     },
   ) {
-    const { node, api, monotonicNow, naming, signal } = publishing
+    const { node, monotonicNow, naming, signal } = publishing
     this.#key = refKey(target)
     this.#publishing = publishing
     this.#silentMs = silentMs
@@ -275,7 +275,7 @@ export class ClaimedSlice {
     this.#place = { namespace: target.namespace, name: naming.nameOf(target.name) }
     this.#queue = new WriteQueue(signal)
     this.#besides = new WriteQueue(signal)
-    this.#memory = new ClaimMemory({ ...this.#place, self: node.id, fieldManager: api.fieldManager, monotonicNow })
+    this.#memory = new ClaimMemory(node.id, monotonicNow)
   }
 
   /** The InferenceService we hold the claim for, as it was wanted last. */
@@ -307,7 +307,7 @@ export class ClaimedSlice {
       return { slice, claim: { kind: 'taken', message: obstacle.message }, recheckInMs: obstacleInMs }
     }
     const claim = this.#judge(target, slice)
-    return { slice, claim, recheckInMs: recheckInMsOf(claim) }
+    return { slice, claim, recheckInMs: 'deadInMs' in claim ? claim.deadInMs : undefined }
   }
 
   /** Reads the holder from the cache; adopts a slice of ours and lets go of a foreign one. */
@@ -394,9 +394,9 @@ export class ClaimedSlice {
 
   #judge(target: PublishTarget, slice: EndpointSlice | undefined): ClaimJudgement {
     if (!slice) return this.#memory.judgeAbsence(target)
-    const isAs = (state: PublishedState): boolean =>
-      sliceShows(slice, publicationBy(this.#publishing, target, undefined), state)
-    const claim = this.#memory.judge({ slice, silentMs: this.#silentMs(slice), isAs }, target)
+    const isEdited = (last: PublishedState): boolean =>
+      !sliceShows(slice, publicationBy(this.#publishing, target, undefined), last)
+    const claim = this.#memory.judge({ slice, silentMs: this.#silentMs(slice), isEdited }, target)
     if (claim.kind === 'ours') {
       if (!this.#held) this.#adopt(target, claim.epoch, slice)
       return this.#held?.isOverdue ? uncertain(target, claim.epoch) : claim
@@ -468,7 +468,7 @@ export class ClaimedSlice {
     if (step.do === 'write') this.#memory.writing(state)
     const remember = () => {
       const last = { uid: this.cached?.metadata.uid ?? '', epoch, heartbeat: publication.heartbeat }
-      if (step.do === 'renew') this.#memory.renewed(slice ? stateIn(slice) : state, last)
+      if (step.do === 'renew') this.#memory.renewed(last)
       else this.#memory.wrote(state, last)
       this.#hold(target, epoch)
     }
@@ -488,12 +488,6 @@ export class ClaimedSlice {
       publicationFor: (published, epoch) => publicationBy(this.#publishing, target, published, epoch),
     }
   }
-}
-
-function recheckInMsOf(claim: ClaimJudgement): number | undefined {
-  if (claim.kind === 'ours') return claim.edits?.forgottenInMs
-  if (claim.kind === 'dead') return claim.edits?.mendInMs || undefined
-  return 'deadInMs' in claim ? claim.deadInMs : undefined
 }
 
 const uncertain = (target: PublishTarget, epoch: number): ClaimJudgement => ({

@@ -1,7 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import type { EndpointSlice, ObjectMeta, OwnerReference, Service } from '../kube/resources.ts'
+import type { PublishedPorts } from '../servers/ports.ts'
 import { parseJson } from '../util/files.ts'
+import { keyOf } from '../util/object-key.ts'
 import { isIpv6 } from '../../contract/addresses.ts'
 
 /** Which InferenceService is published, and as what; `endpointPort` is `spec.endpoint.port`. */
@@ -435,4 +437,29 @@ export const isClaim = (found: Claim | Released): found is Claim => 'node' in fo
 export function holderOf(text: string | undefined): string | undefined {
   const found = parseClaim(text)
   return found && isClaim(found) ? found.node : undefined
+}
+
+/** Where pods are sent to the machine `node` for services that are ready, by slices of any machine. */
+export function publishedBy(
+  node: string,
+  slices: Iterable<EndpointSlice>,
+): readonly { readonly key: string; readonly published: Published }[] {
+  return [...slices].flatMap((slice) => {
+    const { namespace, annotations: written, labels: named } = slice.metadata
+    const published = publishedOf(slice)
+    if (holderOf(written[annotations.claim]) !== node || published?.ready !== true) return []
+    return [{ key: keyOf(namespace, named[labels.inferenceService] ?? ownerOf(slice)?.name ?? ''), published }]
+  })
+}
+
+/** Where its servers listen for them, seen from the service `key`. */
+export function publishedPorts(key: string, node: string, slices: Iterable<EndpointSlice>): PublishedPorts {
+  const besides = new Set<number>()
+  let own: number | undefined
+  for (const { key: of, published } of publishedBy(node, slices)) {
+    const port = published.enginePort ?? published.port
+    if (of === key) own = port
+    else besides.add(port)
+  }
+  return { own, besides }
 }

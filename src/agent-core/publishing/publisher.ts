@@ -1,9 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import type { EndpointSlice } from '../kube/resources.ts'
-import type { PublishedPorts } from '../servers/ports.ts'
 import { messageOf } from '../util/message-of.ts'
-import { keyOf, refKey } from '../util/object-key.ts'
+import { refKey } from '../util/object-key.ts'
 import { within } from '../util/within.ts'
 import { lostTo, type ClaimJudgement, isDeletable, isElsewhere, isHeld } from './claim.ts'
 import { ClaimedSlice, type SliceWish } from './claimed-slice.ts'
@@ -26,23 +25,7 @@ import {
 } from './objects.ts'
 import { publicationBy, type Publishing, publishingBy, type PublisherOptions } from './publishing.ts'
 import { OwnService, type ServiceView } from './service.ts'
-import { deleteWhere, done, type Edits, type WriteResult } from './writes.ts'
-
-/** Where pods are sent to the machine `node`, by these slices, seen from the service `key`. */
-function publishedPorts(key: string, slices: Iterable<EndpointSlice>, node: string): PublishedPorts {
-  const besides = new Set<number>()
-  let own: number | undefined
-  for (const slice of slices) {
-    const { namespace, annotations: written, labels: named } = slice.metadata
-    const published = publishedOf(slice)
-    if (holderOf(written[annotations.claim]) !== node || published?.ready !== true) continue
-    const isOwn = keyOf(namespace, named[labels.inferenceService] ?? ownerOf(slice)?.name ?? '') === key
-    const port = published.enginePort ?? published.port
-    if (isOwn) own = port
-    else besides.add(port)
-  }
-  return { own, besides }
-}
+import { deleteWhere, done, type WriteResult } from './writes.ts'
 
 /** At shutdown the servers wait for this. */
 const shutdownLimitMs = 5_000
@@ -93,8 +76,8 @@ export interface PublicationView {
   readonly serviceUpToDate: boolean
   /** The Service was made for this very object. */
   readonly serviceIsOwn: boolean
-  /** Only while others change the Service again and again. */
-  readonly serviceEdits: Edits | undefined
+  /** Milliseconds until the Service may be written again, where others changed it. */
+  readonly serviceMendInMs: number
   /** False while Endpoints, or details of a slice that is ours, tell something else than the slice's address. */
   readonly complete: boolean
   /** The address that the slice gives pods now, whichever client wrote it. */
@@ -111,7 +94,7 @@ export const emptyView = (claim: { readonly kind: 'unknown' | 'absent' }): Publi
   service: { kind: 'absent' },
   serviceUpToDate: true,
   serviceIsOwn: false,
-  serviceEdits: undefined,
+  serviceMendInMs: 0,
   complete: true,
   published: undefined,
   present: false,
@@ -161,15 +144,15 @@ class PublishedService {
     const published = slice && publishedOf(slice)
     const publication = publicationBy(this.#publishing, target, published)
     const { service, recheckInMs: serviceRecheckInMs } = this.service.view(target)
-    const serviceEdits = this.service.edits(publication)
     const isSliceRight = slice !== undefined && sliceIsCurrent(slice, publication)
     return {
-      ...{ claim, service, serviceEdits, published },
+      ...{ claim, service, published },
+      serviceMendInMs: this.service.mendInMs(publication),
       serviceUpToDate: this.service.isCurrent(publication),
       serviceIsOwn: this.service.cached !== undefined && isOwnedBy(this.service.cached, target),
       complete: !isHeld(claim) || (this.endpoints.isCurrent(publication) && isSliceRight),
       present: isDeletable(claim) || this.endpoints.isThere,
-      recheckInMs: serviceRecheckInMs ?? soonest(recheckInMs, isHeld(claim) ? serviceEdits?.forgottenInMs : undefined),
+      recheckInMs: serviceRecheckInMs ?? recheckInMs,
     }
   }
 
@@ -379,11 +362,6 @@ export class Publisher {
   /** The services whose claims are held. */
   held(): PublishTarget[] {
     return [...this.#known.values()].flatMap(({ slice }) => slice.heldFor ?? [])
-  }
-
-  /** Where pods are sent to this machine, seen from the service `key`. */
-  ports(key: string): PublishedPorts {
-    return publishedPorts(key, this.#publishing.slices.cache.values(), this.#publishing.node.id)
   }
 
   /** Ends all interest in a key, without any request. */

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { isApiError } from '../kube/api-error.ts'
 import type { Service } from '../kube/resources.ts'
 import {
@@ -11,16 +12,7 @@ import {
   servicePatch,
 } from './objects.ts'
 import { type Publishing, publicationBy } from './publishing.ts'
-import {
-  done,
-  type Edits,
-  ForeignEdits,
-  readNow,
-  settledWrite,
-  watchedStore,
-  type WriteResult,
-  type WriteStep,
-} from './writes.ts'
+import { done, OwnWrites, readNow, settledWrite, watchedStore, type WriteResult, type WriteStep } from './writes.ts'
 
 type ServiceJudgement =
   | { readonly kind: 'absent' }
@@ -87,23 +79,21 @@ export interface Obstacle {
 type Found = Obstacle | { readonly kind: 'relayed'; readonly message: ''; readonly at: number }
 
 /** What a Service says of its InferenceService, and so tells two writes apart. */
-type Wish = Pick<Publication, 'uid' | 'servicePorts'>
-
-const wishOf = ({ uid, servicePorts }: Publication): Wish => ({ uid, servicePorts })
+const wishOf = ({ uid, servicePorts }: Publication): unknown => ({ uid, servicePorts })
 
 /** The Service of one InferenceService, which is created, adopted and removed; a foreign one is never taken over. */
 export class OwnService {
   readonly #publishing: Publishing
   /** Namespace and name of the Service. */
   readonly #place: { readonly namespace: string; readonly name: string }
-  readonly #edits: ForeignEdits<Wish>
+  readonly #writes: OwnWrites<unknown>
   #found: Found | undefined
 
   constructor({ namespace, name }: Pick<PublishTarget, 'namespace' | 'name'>, publishing: Publishing) {
-    const { api, naming, monotonicNow } = publishing
+    const { naming, monotonicNow } = publishing
     this.#publishing = publishing
     this.#place = { namespace, name: naming.nameOf(name) }
-    this.#edits = new ForeignEdits({ kind: 'Service', ...this.#place, fieldManager: api.fieldManager, monotonicNow })
+    this.#writes = new OwnWrites(monotonicNow)
   }
 
   get cached(): Service | undefined {
@@ -122,9 +112,9 @@ export class OwnService {
       : { service: { kind: found.kind, message: found.message }, recheckInMs }
   }
 
-  /** Only while others change it again and again. */
-  edits(publication: Publication): Edits | undefined {
-    return this.#lookAtEdits(this.cached, publication)
+  /** Milliseconds until it may be written again where others changed it; what is wanted differently now is written at once. */
+  mendInMs(publication: Publication): number {
+    return this.#writes.mendInMs((last) => isDeepStrictEqual(last, wishOf(publication)))
   }
 
   /** Whether it says what is wanted, whosever it is; true where there is none. */
@@ -173,8 +163,8 @@ export class OwnService {
         return { do: 'stop', result: done }
       }
       if (service && serviceIsCurrent(service, publication)) return { do: 'stop', result: done }
-      if ((this.#lookAtEdits(service, publication)?.mendInMs ?? 0) > 0) return { do: 'stop', result: done }
-      this.#edits.writing(wish)
+      if (this.mendInMs(publication) > 0) return { do: 'stop', result: done }
+      this.#writes.writing(wish)
       before = judged.kind
       return service
         ? { do: 'patch', object: service, body: servicePatch(publication, service) }
@@ -182,7 +172,7 @@ export class OwnService {
     })
     if (before === undefined) return { result }
     this.#found = undefined
-    this.#edits.wrote(wish)
+    this.#writes.wrote(wish)
     return { result, before }
   }
 
@@ -193,7 +183,7 @@ export class OwnService {
         ? { do: 'delete', object: service }
         : { do: 'stop', result: done },
     )
-    this.#edits.forgetWrites()
+    this.#writes.forget()
     return result
   }
 
@@ -203,14 +193,6 @@ export class OwnService {
     const settled = await settledWrite({ ...this.#place, api, signal, store, known: this.cached, decide })
     if (settled.kind === 'refused') throw settled.error
     return settled.kind === 'stopped' ? settled.result : done
-  }
-
-  #lookAtEdits(service: Service | undefined, publication: Publication): Edits | undefined {
-    const isAs = (wish: Wish): boolean =>
-      service !== undefined && serviceIsCurrent(service, { ...publication, ...wish })
-    const edits = this.#edits.look(service, isAs)
-    // What is wanted differently now is written at once.
-    return edits && !this.#edits.hasWritten(wishOf(publication)) ? { ...edits, mendInMs: 0 } : edits
   }
 
   #remember({ kind, message }: Omit<Obstacle, 'at'>): WriteResult {

@@ -1,8 +1,7 @@
 import type { EndpointSlice } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
-import { keyOf } from '../util/object-key.ts'
-import { annotations, holderOf, ownerOf, publishedOf } from './objects.ts'
+import { publishedBy } from './objects.ts'
 
 /** One command of the system on a Mac, and two small files on Linux; a connection that was closed stays to be seen for about as long. */
 const lookEveryMs = 30_000
@@ -46,8 +45,8 @@ export class Visitors implements Disposable {
 
   /** Never rejects: where the system does not tell, what was seen before stays. */
   async look(): Promise<void> {
-    const { platform, log, onChange, now = Date.now } = this.#options
-    const published = this.#published()
+    const { platform, slices, nodeId, log, onChange, now = Date.now } = this.#options
+    const published = new Map(publishedBy(nodeId, slices()).map(({ key, published: { port } }) => [key, port]))
     for (const [key, { port }] of this.#last) if (published.get(key) !== port) this.#last.delete(key)
     if (published.size === 0) return
     try {
@@ -66,18 +65,6 @@ export class Visitors implements Disposable {
       if (!this.#cannotAsk) log.warn('connections from the cluster are not seen', { error })
       this.#cannotAsk = true
     }
-  }
-
-  #published(): ReadonlyMap<string, number> {
-    const { slices, nodeId } = this.#options
-    const ours = [...slices()].filter(({ metadata }) => holderOf(metadata.annotations[annotations.claim]) === nodeId)
-    return new Map(
-      ours.flatMap((slice) => {
-        const { name } = ownerOf(slice) ?? {}
-        const published = publishedOf(slice)
-        return name === undefined || !published?.ready ? [] : [[keyOf(slice.metadata.namespace, name), published.port]]
-      }),
-    )
   }
 
   [Symbol.dispose](): void {

@@ -1,7 +1,6 @@
 import { isApiError } from '../kube/api-error.ts'
 import type { DoorState } from '../gateway/doors.ts'
 import type { EndpointSlice, InferenceService } from '../kube/resources.ts'
-import type { PublishedPorts } from '../servers/ports.ts'
 import { keyOf, refKey } from '../util/object-key.ts'
 import type { PublishMode } from '../../contract/settings-table.ts'
 import { type ClaimJudgement, isDeletable, isElsewhere, isHeld } from './claim.ts'
@@ -198,10 +197,6 @@ export class WaysToPublish implements AsyncDisposable {
     return this.#all((one) => one.releaseAll(options))
   }
 
-  ports(key: string): PublishedPorts {
-    return this.#direct.ports(key)
-  }
-
   forget(key: string): void {
     this.#direct.forget(key)
     this.#relay.forget(key)
@@ -242,13 +237,10 @@ export class WaysToPublish implements AsyncDisposable {
         service: { kind: 'ours' },
         serviceIsOwn: !isTakenBack,
         serviceUpToDate: !isTakenBack,
-        serviceEdits: undefined,
+        serviceMendInMs: 0,
       }),
       ...both,
-      complete:
-        isHeld(direct.claim) === (isHeld(direct.claim) || isHeld(relay.claim)) &&
-        direct.complete &&
-        (!isLeft(relay) || leavesInMs > 0),
+      complete: (isHeld(direct.claim) || !isHeld(relay.claim)) && direct.complete && (!isLeft(relay) || leavesInMs > 0),
       recheckInMs: soonest(both.recheckInMs, leavesInMs || undefined),
       present: direct.present || isLeft(relay),
     }
@@ -263,8 +255,8 @@ export class WaysToPublish implements AsyncDisposable {
     const isRight = isOpen && isThere && isServiceRight(relay) && relay.complete
     const waitsMs = Math.max(
       (this.#besideAt.get(refKey(target)) ?? -Infinity) - this.#now(),
-      relay.serviceEdits?.mendInMs ?? 0,
-      'edits' in relay.claim ? (relay.claim.edits?.mendInMs ?? 0) : 0,
+      relay.serviceMendInMs,
+      'mendInMs' in relay.claim ? (relay.claim.mendInMs ?? 0) : 0,
     )
     const isBlocked = isElsewhere(relay.claim) || relay.claim.kind === 'taken' || !isOpen
     const shown = this.#directly(target, direct, relay)

@@ -190,104 +190,38 @@ function isRefusal<T extends Versioned>(error: ApiError, before: T | undefined, 
   return error.code === 422 && before?.metadata.resourceVersion === now?.metadata.resourceVersion
 }
 
-/** The first edits by others are put right at once; later ones no sooner than `mendEveryMs` after the edit. */
-const mendsAtOnce = 3
+/** What others change is put right at most once in this time: a program may answer each repair with another change. */
 const mendEveryMs = 30_000
-/** Edits are forgotten when no other follows within this time. */
-const forgottenAfterMs = 600_000
 
-export interface Edits {
-  /** Names the field manager that seems to do it, and what is done about it. */
-  readonly message: string
-  /** Time until our content is written again. */
-  readonly mendInMs: number
-  /** Until they are forgotten, should no more come. */
-  readonly forgottenInMs: number
-}
+/** Our last write of one object, and when it may be made again. `Written` is as much of a write as tells it from another one of ours. */
+export class OwnWrites<Written> {
+  readonly #now: () => number
+  /** Undefined where there was none, or its answer is not known. */
+  #last: { readonly what: Written } | undefined
+  #mendedAt = -Infinity
 
-type ManagedFields = readonly { readonly manager: string; readonly time?: string | undefined }[]
-
-interface ForeignEditsOptions {
-  readonly kind: 'EndpointSlice' | 'Service' | 'Endpoints'
-  readonly namespace: string
-  readonly name: string
-  /** The field manager of our own writes. */
-  readonly fieldManager: string
-  readonly monotonicNow: () => number
-}
-
-/**
- * What we wrote into one object, and how often others changed that: a program that answers each repair with another change would
- * otherwise be answered at full speed. `Written` is as much of a write as tells it from another one of ours.
- */
-export class ForeignEdits<Written> {
-  readonly #options: ForeignEditsOptions
-  /** By our last answered write; undefined until there is one. */
-  #wrote: { readonly what: Written } | undefined
-  /** By writes after it, of which no answer is known. */
-  #mayHaveWritten: readonly Written[] = []
-  #count = 0
-  #at = 0
-  #isEdited = false
-  /** The field manager that seems to have made the latest foreign change. */
-  #writer = ''
-
-  constructor(options: ForeignEditsOptions) {
-    this.#options = options
+  constructor(monotonicNow: () => number) {
+    this.#now = monotonicNow
   }
 
   /** To be called before the request, whose answer may get lost. */
-  writing(written: Written): void {
-    this.#mayHaveWritten = [...this.#mayHaveWritten.filter((one) => !isDeepStrictEqual(one, written)), written]
+  writing(what: Written): void {
+    if (isDeepStrictEqual(this.#last?.what, what)) this.#mendedAt = this.#now()
+    this.#last = undefined
   }
 
-  /** This and nothing else is what our writes have left: what is not so from now on was changed, be it by a webhook in the answer. */
-  wrote(written: Written): void {
-    this.#wrote = { what: written }
-    this.#mayHaveWritten = []
-    this.#isEdited = false
-  }
-
-  /** It was there before we have written anything. */
-  found(written: Written): void {
-    this.#wrote ??= { what: written }
+  wrote(what: Written): void {
+    this.#last = { what }
   }
 
   /** What is there now is none of what we wrote. */
-  forgetWrites(): void {
-    this.#wrote = undefined
-    this.#mayHaveWritten = []
+  forget(): void {
+    this.#last = undefined
   }
 
-  /** Whether it is what our last write said. */
-  hasWritten(wish: Written): boolean {
-    return this.#mayHaveWritten.length === 0 && isDeepStrictEqual(this.#wrote?.what, wish)
-  }
-
-  /** `object` is undefined where it is gone. The answer is undefined where nothing has to be said or waited for. */
-  look(
-    object: { readonly metadata: { readonly managedFields: ManagedFields } } | undefined,
-    isAs: (written: Written) => boolean,
-  ): Edits | undefined {
-    const { kind, namespace, name, monotonicNow } = this.#options
-    if (monotonicNow() - this.#at >= forgottenAfterMs) this.#count = 0
-    const isEdited = this.#wrote !== undefined && ![this.#wrote.what, ...this.#mayHaveWritten].some(isAs)
-    if (isEdited && !this.#isEdited) this.#notice(object?.metadata.managedFields ?? [])
-    this.#isEdited = isEdited
-    if (this.#count <= mendsAtOnce) return undefined
-    const sinceMs = monotonicNow() - this.#at
-    return {
-      message: `${kind} ${namespace}/${name} keeps being changed, most recently by ${this.#writer}; the agent restores it every ${mendEveryMs / 1000} s until that stops.`,
-      mendInMs: isEdited ? Math.max(0, mendEveryMs - sinceMs) : 0,
-      forgottenInMs: Math.max(0, forgottenAfterMs - sinceMs),
-    }
-  }
-
-  #notice(managedFields: ManagedFields): void {
-    this.#count += 1
-    this.#at = this.#options.monotonicNow()
-    const others = managedFields.filter(({ manager }) => manager !== this.#options.fieldManager)
-    const [last] = others.toSorted((a, b) => ((a.time ?? '') < (b.time ?? '') ? 1 : -1))
-    this.#writer = last ? `"${last.manager}"` : 'somebody'
+  /** Milliseconds until what others changed may be put right; 0 where `isEdited` does not say that our last write was changed. */
+  mendInMs(isEdited: (last: Written) => boolean): number {
+    if (!this.#last || !isEdited(this.#last.what)) return 0
+    return Math.max(0, this.#mendedAt + mendEveryMs - this.#now())
   }
 }

@@ -98,16 +98,14 @@ export function publicationView(view: Published, now: number): PublicationView {
   const { claim, published } = view
   return {
     claim: claim.kind,
-    message: 'message' in claim ? claim.message : claim.kind === 'ours' ? (claim.edits?.message ?? '') : '',
+    message: 'message' in claim ? claim.message : '',
     ...(claim.kind === 'taken' && claim.isNameTooLong && { isNameTooLong: true }),
     retryAt: view.recheckInMs === undefined ? undefined : now + view.recheckInMs,
     ...serviceView(view),
-    ...(view.serviceEdits && {
-      serviceEdits: { message: view.serviceEdits.message, mendAt: now + view.serviceEdits.mendInMs },
-    }),
+    ...(view.serviceMendInMs > 0 && { serviceMendAt: now + view.serviceMendInMs }),
     shown: published,
     complete: view.complete,
-    ...('edits' in claim && claim.edits !== undefined && { mendAt: now + claim.edits.mendInMs }),
+    ...('mendInMs' in claim && claim.mendInMs !== undefined && { mendAt: now + claim.mendInMs }),
     present: view.present,
   }
 }

@@ -54,11 +54,8 @@ const foreign: PublicationView = {
 const editedAgain: PublicationView = {
   ...shownReady,
   shown: { address: ip, port: 1, ready: true },
-  message: 'It is changed again and again.',
   mendAt: now + 30_000,
 }
-
-const serviceEditedUntil = (mendAt: number) => ({ message: 'The Service is changed again and again.', mendAt })
 
 const shownElsewhere: PublicationView = { ...claimed, shown: { address: ip, port: 9, ready: true } }
 const fetched: Observation['fetch'] = { kind: 'done', source: serve.source }
@@ -571,13 +568,13 @@ const stories: Readonly<Record<string, Story>> = {
       ],
       'waits where others change it again and again': [
         {
-          publication: { ...shownReady, service: 'outdated', serviceEdits: serviceEditedUntil(now + 1) },
+          publication: { ...shownReady, service: 'outdated', serviceMendAt: now + 1 },
           server: ready,
         },
         'rest, ready',
       ],
       'and is written when that is over': [
-        { publication: { ...shownReady, service: 'outdated', serviceEdits: serviceEditedUntil(now) }, server: ready },
+        { publication: { ...shownReady, service: 'outdated', serviceMendAt: now }, server: ready },
         'ensureService, ready',
       ],
     },
@@ -884,15 +881,17 @@ test('a machine that sleeps is not called paused, unless a person paused it too'
   ])
 })
 
-test('who changes the Service again and again is told as long as that is remembered, and it is put right in time', () => {
+test('that something changes the Service again and again is told while it waits to be put right', () => {
   const told = (service: PublicationView['service'], mendAt: number) =>
     plan({
       ...idle,
-      publication: { ...shownReady, service, serviceEdits: serviceEditedUntil(mendAt) },
+      publication: { ...shownReady, service, serviceMendAt: mendAt },
       fetch: fetched,
       server: ready,
     })
-  const message = `Serving at ${ip}:5001. The Service is changed again and again.`
-  expect(told('outdated', now + 30_000)).toMatchObject({ message, retryAt: now + 30_000 })
-  expect(told('ours', now)).toMatchObject({ message, step: { do: 'rest' } })
+  expect(told('outdated', now + 30_000)).toMatchObject({
+    message: `Serving at ${ip}:5001. Something else keeps changing the Service, which is put right every 30 s: kubectl get Service -o yaml --show-managed-fields names it.`,
+    retryAt: now + 30_000,
+  })
+  expect(told('ours', now + 30_000)).toMatchObject({ message: `Serving at ${ip}:5001.`, step: { do: 'rest' } })
 })

@@ -138,8 +138,8 @@ export interface PublicationView {
   /** `adoptable`: an agent's, but not made for this very object. */
   readonly service: 'absent' | 'ours' | 'outdated' | 'adoptable' | 'taken'
   readonly serviceMessage: string
-  /** Others change the Service again and again: it is put right no sooner than `mendAt`, and as a sentence. */
-  readonly serviceEdits?: { readonly message: string; readonly mendAt: number } | undefined
+  /** Others change the Service again and again: it is put right no sooner. */
+  readonly serviceMendAt?: number | undefined
   /** What is published to pods now. */
   readonly shown: { readonly address: string; readonly port: number; readonly ready: boolean } | undefined
   /** False while core/v1 Endpoints, or details of the slice, still tell something else. */

@@ -62,7 +62,7 @@ function publishStep(observed: Observation, port: number, address: Observation['
   if (isPublished(observed.publication, { address: address.ip, port })) {
     return rest('ready', 'Serving', serving.filter(Boolean).join(' '), retryAt)
   }
-  if (mendAt !== undefined && mendAt > observed.now) return rest('unready', 'Starting', message, mendAt)
+  if (mendAt !== undefined && mendAt > observed.now) return rest('unready', 'Starting', edited('EndpointSlice'), mendAt)
   return isWritable(observed)
     ? act(
         { do: 'publish', address: address.ip, port },
@@ -72,6 +72,10 @@ function publishStep(observed: Observation, port: number, address: Observation['
       )
     : unreachable(observed, 'unready', 'Starting')
 }
+
+/** Something else changes what was put right a moment ago. */
+const edited = (kind: 'EndpointSlice' | 'Service'): string =>
+  `Something else keeps changing the ${kind}, which is put right every 30 s: kubectl get ${kind} -o yaml --show-managed-fields names it.`
 
 const servingSentence = ({ address: { ip }, relayPort }: Observation, port: number): string =>
   relayPort === undefined
@@ -269,16 +273,17 @@ function whileFetched(observed: Observation, desired: Serve): Plan | undefined {
 /** Where traffic goes is put right first: a Service that cannot be written holds up neither a withdrawal nor a publication. */
 function withService(next: Plan, observed: Observation): Plan {
   const { publication, serviceRetry, now } = observed
-  const { service, serviceEdits: edits } = publication
+  const { service, serviceMendAt = 0 } = publication
   if (next.step.do === 'withdraw' || next.step.do === 'publish') return next
-  const mayWrite = (serviceRetry?.at ?? 0) <= now && (edits?.mendAt ?? 0) <= now
+  const mayWrite = (serviceRetry?.at ?? 0) <= now && serviceMendAt <= now
   if (service !== 'ours' && isWritable(observed) && mayWrite) {
     return act({ do: 'ensureService' }, next.state, next.reason, 'Writing the Service.')
   }
   if (next.step.do !== 'rest') return next
-  const explained = edits ? { ...next, message: `${next.message} ${edits.message}` } : next
-  const at = Math.min(serviceRetry?.at ?? Infinity, edits && edits.mendAt > now ? edits.mendAt : Infinity)
-  if (service === 'ours' || at === Infinity) return explained
+  const isEdited = serviceMendAt > now
+  const at = Math.min(serviceRetry?.at ?? Infinity, isEdited ? serviceMendAt : Infinity)
+  if (service === 'ours' || at === Infinity) return next
+  const explained = isEdited ? { ...next, message: `${next.message} ${edited('Service')}` } : next
   const isReached = next.state !== 'ready' || service !== 'absent'
   return {
     ...explained,
