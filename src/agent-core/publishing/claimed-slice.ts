@@ -1,8 +1,7 @@
-import { isApiError } from '../kube/api-error.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import { refKey } from '../util/object-key.ts'
 import { lostTo, type ClaimJudgement, ClaimMemory, isDeletable, isHeld } from './claim.ts'
-import { type Beat, HeartbeatTimer } from './heartbeat.ts'
+import { HeldClaim, uncertainAfterMs } from './held-claim.ts'
 import {
   annotations,
   heartbeatOf,
@@ -25,108 +24,6 @@ import {
 import { type Publishing, publicationBy } from './publishing.ts'
 import { type Obstacle, recheckMs } from './service.ts'
 import { done, settledWrite, WriteQueue, watchedStore, type WriteResult, type WriteStep } from './writes.ts'
-
-/** Without a renewal for this long another agent may take the claim within seconds (180 s): it is no longer relied on. */
-const uncertainAfterMs = 150_000
-
-interface HeldClaimOptions {
-  readonly key: string
-  readonly publishing: Publishing
-  /** In its turn; undefined = the claim was let go until then. Calls {@link HeldClaim.renewed} when it went well. */
-  readonly renew: () => Promise<WriteResult | undefined>
-  /** Whether the claim must be confirmed before it is relied on. */
-  readonly isDoubtful: () => boolean
-}
-
-/** A claim that is ours, renewed until it is let go. */
-class HeldClaim {
-  readonly #options: HeldClaimOptions
-  readonly #timer: HeartbeatTimer
-  #target: PublishTarget
-  #epoch: number
-  #renewedAt: number
-  #saidUncertain = false
-  #saidRefused = false
-  #isOver = false
-
-  constructor(target: PublishTarget, epoch: number, options: HeldClaimOptions) {
-    this.#options = options
-    this.#target = target
-    this.#epoch = epoch
-    const { random, pulse, monotonicNow } = options.publishing
-    this.#renewedAt = monotonicNow()
-    this.#timer = new HeartbeatTimer({ beat: () => this.#beat(), random, pulse })
-  }
-
-  get target(): PublishTarget {
-    return this.#target
-  }
-
-  get epoch(): number {
-    return this.#epoch
-  }
-
-  get ageMs(): number {
-    return this.#options.publishing.monotonicNow() - this.#renewedAt
-  }
-
-  get isOverdue(): boolean {
-    return this.ageMs >= uncertainAfterMs
-  }
-
-  /** A write of ours has just renewed it. */
-  renewed(target: PublishTarget, epoch: number): void {
-    this.#target = target
-    this.#epoch = epoch
-    this.#renewedAt = this.#options.publishing.monotonicNow()
-    this.#saidUncertain = false
-    this.#saidRefused = false
-    this.#timer.renewed()
-  }
-
-  /** What is renewed from now on is as wanted now, also where that needed no write. */
-  aimAt(target: PublishTarget): void {
-    if (target.uid === this.#target.uid) this.#target = target
-  }
-
-  renewSoon(): void {
-    this.#timer.soon()
-  }
-
-  [Symbol.dispose](): void {
-    this.#isOver = true
-    this.#timer[Symbol.dispose]()
-  }
-
-  async #beat(): Promise<Beat> {
-    const { key, renew, isDoubtful, publishing } = this.#options
-    const { log, onChange } = publishing
-    const wasUncertain = this.#saidUncertain
-    try {
-      const result = await renew()
-      if (result === undefined) return 'ended'
-      if (result.kind === 'dropped') return 'failed'
-      if (result.kind !== 'done') {
-        log.warn('claim lost', { key, reason: result.message })
-        onChange(key)
-        return 'ended'
-      }
-      if (wasUncertain) onChange(key)
-      return 'renewed'
-    } catch (error) {
-      if (this.#isOver) return 'ended'
-      // The outage itself is reported once for the whole cluster; a claim in danger is reported again, and a refusal once.
-      const isNews = isDoubtful() || (!this.#saidRefused && isApiError(error, 400, 403, 422))
-      this.#saidRefused ||= isNews
-      log[isNews ? 'warn' : 'debug']('heartbeat failed', { key, error })
-      if (isDoubtful() && !this.#saidUncertain) {
-        this.#saidUncertain = true
-        onChange(key)
-      }
-      return 'failed'
-    }
-  }
-}
 
 const firstEpoch = 1
 
