@@ -225,7 +225,6 @@ export const newsWords = {
   clusterLost: (context: string) => `${context} does not answer`,
   keepServing: (message: string) => `Models keep serving. ${message}`,
   clusterBack: { title: (context: string) => `${context} answers again`, body: 'Models are published as before.' },
-  several: (count: number) => `${count} things need you`,
   loginItem: {
     title: 'Open Metalbar at login?',
     body: 'This Mac then serves its models again after a restart. You find this later in the menu, under This app.',

@@ -16,8 +16,6 @@ export interface News {
   readonly click: MenuAction
   /** On a button, where something helps at once. */
   readonly button?: { readonly label: string; readonly action: MenuAction }
-  /** Whether the same may be shown again was already decided here. */
-  readonly isPaced?: boolean
 }
 
 type Trouble = 'crashes' | 'doesNotFit' | 'refused' | 'evicted'
@@ -33,23 +31,24 @@ export interface Watched {
     /** Since when it is not seen, in our milliseconds. */
     readonly lostAt?: number
     readonly isLossReported: boolean
-    /** When a loss of the cluster was last reported, this one or an earlier one. */
-    readonly lossReportedAt?: number
   }
+  /** When troubles and losses of a cluster were last reported, in our milliseconds, as long as it keeps the same from being reported again. */
+  readonly reportedAt: ReadonlyMap<string, number>
 }
 
 /** A router that restarts, or a connection that is re-established, is no reason to notify a person. */
 export const lossAfterMs = 60_000
-/** A cluster that comes and goes is reported once in this time; a loss that lasts longer is reported after it. */
-export const lossAgainMs = 600_000
+/** The same is reported once in this time; a loss of the cluster that lasts longer is reported after it. */
+const sameAgainMs = 600_000
+
+const lossOf = (context: string) => `cluster ${context}`
 
 /** When the loss is to be reported; undefined if there is none, or it was reported. */
-export const lossDueAt = ({
-  lostAt,
-  isLossReported,
-  lossReportedAt = -Infinity,
-}: Watched['cluster']): number | undefined =>
-  lostAt === undefined || isLossReported ? undefined : Math.max(lostAt + lossAfterMs, lossReportedAt + lossAgainMs)
+export function lossDueAt({ cluster, reportedAt }: Pick<Watched, 'cluster' | 'reportedAt'>): number | undefined {
+  const { context, lostAt, isLossReported } = cluster
+  if (lostAt === undefined || isLossReported) return undefined
+  return Math.max(lostAt + lossAfterMs, (reportedAt.get(lossOf(context)) ?? -Infinity) + sameAgainMs)
+}
 
 /** What is new since the last snapshot. What is there when the first one comes is no news. */
 export function newsIn(
@@ -57,15 +56,20 @@ export function newsIn(
   snapshot: AgentSnapshot,
   nowMs: number,
 ): { readonly watched: Watched; readonly news: readonly News[] } {
+  const reportedAt = new Map([...(before?.reportedAt ?? [])].filter(([, at]) => nowMs - at < sameAgainMs))
   const troubles = troublesAfter(before, snapshot)
   const cluster = clusterAfter(before, snapshot, nowMs)
-  const watched: Watched = { bootId: snapshot.bootId, troubles, cluster }
+  const watched: Watched = { bootId: snapshot.bootId, troubles, cluster, reportedAt }
   if (!before) return { watched, news: [] }
   const news = snapshot.services.flatMap((service) => {
     const trouble = troubles.get(service.uid)
     return trouble === undefined || trouble === before.troubles.get(service.uid) ? [] : [newsOf(service, trouble)]
   })
-  return { watched, news: [...news, ...clusterNews(before.cluster, cluster, snapshot)] }
+  // One that serves for a minute and crashes again is no news.
+  const told = news.filter(({ id }) => !reportedAt.has(id))
+  for (const { id } of told) reportedAt.set(id, nowMs)
+  if (cluster.isLossReported && !before.cluster.isLossReported) reportedAt.set(lossOf(cluster.context), nowMs)
+  return { watched, news: [...told, ...clusterNews(before.cluster, cluster, snapshot)] }
 }
 
 function troublesAfter(before: Watched | undefined, snapshot: AgentSnapshot): Map<string, Trouble> {
@@ -107,23 +111,20 @@ function newsOf(service: ServiceView, trouble: Trouble): News {
 }
 
 /** macOS shows four lines of it. */
-export const maxBodyBytes = 240
+const maxBodyBytes = 240
 
 function clusterAfter(
   before: Watched | undefined,
   { cluster: { context, state } }: AgentSnapshot,
   nowMs: number,
 ): Watched['cluster'] {
-  const known = before?.cluster
-  if (state === 'live') {
-    const lossReportedAt = known?.context === context ? known.lossReportedAt : undefined
-    return { context, wasLive: true, isLossReported: false, ...(lossReportedAt !== undefined && { lossReportedAt }) }
-  }
+  if (state === 'live') return { context, wasLive: true, isLossReported: false }
   // One that was not seen from the beginning on is not lost.
-  if (known?.context !== context || !known.wasLive) return { context, wasLive: false, isLossReported: false }
-  const lost = { ...known, lostAt: known.lostAt ?? nowMs }
-  const dueAt = lossDueAt(lost)
-  return dueAt === undefined || nowMs < dueAt ? lost : { ...lost, isLossReported: true, lossReportedAt: nowMs }
+  if (before?.cluster.context !== context || !before.cluster.wasLive)
+    return { context, wasLive: false, isLossReported: false }
+  const lost = { ...before.cluster, lostAt: before.cluster.lostAt ?? nowMs }
+  const dueAt = lossDueAt({ cluster: lost, reportedAt: before.reportedAt })
+  return dueAt === undefined || nowMs < dueAt ? lost : { ...lost, isLossReported: true }
 }
 
 function clusterNews(
@@ -138,23 +139,6 @@ function clusterNews(
       id: 'cluster',
       title: after.isLossReported ? newsWords.clusterLost(name) : newsWords.clusterBack.title(name),
       body: after.isLossReported ? sentence(newsWords.keepServing(message), maxBodyBytes) : newsWords.clusterBack.body,
-      click: ['open'],
-      isPaced: true,
-    },
-  ]
-}
-
-/** More at once are one notification. */
-const maxAtOnce = 2
-
-/** What is shown of news that came together: nobody reads ten notifications. */
-export function grouped(news: readonly News[]): readonly News[] {
-  if (news.length <= maxAtOnce) return news
-  return [
-    {
-      id: 'several',
-      title: newsWords.several(news.length),
-      body: sentence(news.map(({ title }) => title).join(' · '), maxBodyBytes),
       click: ['open'],
     },
   ]

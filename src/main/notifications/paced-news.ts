@@ -1,5 +1,5 @@
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import { grouped, lossDueAt, newsIn, type News, type Watched } from './news.ts'
+import { lossDueAt, newsIn, type News, type Watched } from './news.ts'
 
 export interface PacedNewsOptions {
   readonly show: (news: News) => void
@@ -8,23 +8,11 @@ export interface PacedNewsOptions {
   readonly now?: () => number
 }
 
-/** News within this time are shown together. */
-const gatherMs = 2_000
-/** Between notifications, whatever happens. */
-const quietMs = 15_000
-/** The same news is not shown again for this long: a model that serves for a minute and crashes again is no news. */
-const sameAgainMs = 600_000
-
-/** Tells a person what is new, never more than they can read. */
+/** Tells a person what is new from one snapshot to the next. */
 export class PacedNews {
   readonly #options: PacedNewsOptions
   readonly #now: () => number
   #watched: Watched | undefined
-  #snapshot: AgentSnapshot | undefined
-  #waiting = new Map<string, News>()
-  readonly #gatheredAt = new Map<string, number>()
-  #shownAt = -Infinity
-  #flush: NodeJS.Timeout | undefined
   #lossCheck: NodeJS.Timeout | undefined
 
   constructor(options: PacedNewsOptions) {
@@ -33,11 +21,14 @@ export class PacedNews {
   }
 
   next(snapshot: AgentSnapshot): void {
-    this.#snapshot = snapshot
     const { watched, news } = newsIn(this.#watched, snapshot, this.#now())
     this.#watched = watched
-    if (this.#options.isWanted()) this.#gather(news)
-    this.#followLoss(watched)
+    if (this.#options.isWanted()) for (const one of news) this.#options.show(one)
+    clearTimeout(this.#lossCheck)
+    // A timer checks for a lasting loss, since no snapshot comes while nothing changes.
+    const dueAt = lossDueAt(watched)
+    if (dueAt !== undefined)
+      this.#lossCheck = setTimeout(() => this.next(snapshot), Math.max(0, dueAt - this.#now()) + 1)
   }
 
   /** The cluster could not be seen while this machine slept. */
@@ -45,45 +36,5 @@ export class PacedNews {
     const watched = this.#watched
     if (watched?.cluster.lostAt === undefined) return
     this.#watched = { ...watched, cluster: { ...watched.cluster, lostAt: this.#now() } }
-  }
-
-  stop(): void {
-    clearTimeout(this.#flush)
-    clearTimeout(this.#lossCheck)
-  }
-
-  #gather(news: readonly News[]): void {
-    const now = this.#now()
-    for (const one of news) {
-      if (one.isPaced !== true && now - (this.#gatheredAt.get(one.id) ?? -Infinity) < sameAgainMs) continue
-      this.#gatheredAt.set(one.id, now)
-      this.#waiting.set(one.id, one)
-    }
-    if (this.#waiting.size === 0 || this.#flush) return
-    this.#flush = setTimeout(() => this.#showAll(), Math.max(gatherMs, this.#shownAt + quietMs - now))
-  }
-
-  #showAll(): void {
-    this.#flush = undefined
-    const waiting = [...this.#waiting.values()]
-    this.#waiting = new Map()
-    for (const [id, at] of this.#gatheredAt) if (this.#now() - at >= sameAgainMs) this.#gatheredAt.delete(id)
-    // It may have been turned off meanwhile.
-    if (!this.#options.isWanted()) return
-    this.#shownAt = this.#now()
-    for (const one of grouped(waiting)) this.#options.show(one)
-  }
-
-  /** A timer checks for a lasting loss, since no snapshot comes while nothing changes. */
-  #followLoss({ cluster }: Watched): void {
-    clearTimeout(this.#lossCheck)
-    const dueAt = lossDueAt(cluster)
-    if (dueAt === undefined) return
-    this.#lossCheck = setTimeout(
-      () => {
-        if (this.#snapshot) this.next(this.#snapshot)
-      },
-      Math.max(0, dueAt - this.#now()) + 1,
-    )
   }
 }

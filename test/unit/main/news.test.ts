@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { cleanText } from '../../../src/contract/clean-text.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
-import { grouped, lossAfterMs, newsIn, type News, type Watched } from '../../../src/main/notifications/news.ts'
+import { lossAfterMs, newsIn, type News, type Watched } from '../../../src/main/notifications/news.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 const ready = {}
@@ -45,9 +45,9 @@ describe('of a service', () => {
     ['a crash loop', [ready, crashing], ['qwen keeps crashing']],
     ['its next attempts', [ready, crashing, starting, crashing, starting, crashing], ['qwen keeps crashing']],
     [
-      'another crash loop after it served',
+      'another crash loop after it served, soon after the first',
       [ready, crashing, starting, ready, crashing],
-      ['qwen keeps crashing', 'qwen keeps crashing'],
+      ['qwen keeps crashing'],
     ],
     ['too large', [starting, tooLarge], ['qwen does not fit into memory']],
     ['refused', [starting, refused, refused], ['qwen was refused']],
@@ -66,7 +66,8 @@ describe('of a service', () => {
 
   test('one that appears in trouble is told of, and again when it was deleted and made anew', () => {
     const none = sampleSnapshot({ services: [] })
-    expect(titles([none, withService(tooLarge), none, withService(tooLarge)])).toHaveLength(2)
+    const later = [withService(tooLarge), 600_000] as const
+    expect(titles([none, withService(tooLarge), none, later])).toHaveLength(2)
   })
 
   test('the same trouble is not told again by an agent that has started anew and does not see its cluster yet', () => {
@@ -171,24 +172,4 @@ describe('of the cluster', () => {
   ])('%s', ([, snapshots, expected]) => {
     expect(titles(snapshots)).toEqual(expected)
   })
-})
-
-test('three or more at once are one', () => {
-  const news = ['a', 'b', 'c'].map((name): News => ({
-    id: name,
-    title: `${name} was refused`,
-    body: '',
-    click: ['quit'],
-  }))
-  expect([grouped(news.slice(0, 2)).length, grouped(news)]).toEqual([
-    2,
-    [
-      {
-        id: 'several',
-        title: '3 things need you',
-        body: 'a was refused · b was refused · c was refused',
-        click: ['open'],
-      },
-    ],
-  ])
 })
