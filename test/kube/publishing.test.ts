@@ -296,11 +296,11 @@ describe('publishing', () => {
     await done(other.publisher.withdrawDead(target))
     expect(other.api.takeRequests()).toEqual(['GET endpointslices'])
 
-    for (let time = 1; time <= 2; time += 1) {
+    for (let time = 1; time <= 4; time += 1) {
       const endpoints = [{ addresses: [server.address], conditions: { ready: true } }]
       await cluster.patch('endpointslices', 'hole', { endpoints })
       await eventually(() => other.publisher.observe(target).published?.ready)
-      expect('mendInMs' in other.publisher.observe(target).claim, `the ${time}. time`).toBe(time === 2)
+      expect('mendInMs' in other.publisher.observe(target).claim, `the ${time}. time`).toBe(time === 4)
       await done(other.publisher.withdrawDead(target))
     }
   })
@@ -695,16 +695,18 @@ describe('publishing when the cluster misbehaves', () => {
     },
   )
 
-  test('what others change in a slice is put right at once, and again only after 30 s', async () => {
+  test('what others change in a slice is put right three times in 30 s', async () => {
     await using room = await publishingInSimulation()
     const { cluster, agent } = room
     const target = await cluster.inferenceService('edited')
     await serve(agent, target)
     const seen = () => agent.publisher.observe(target)
-    await cluster.patch('endpointslices', 'edited', { ports: [{ name: 'http', port: 1, protocol: 'TCP' }] })
-    await eventually(() => seen().published?.port === 1)
-    expect(seen().claim).toEqual({ kind: 'ours', epoch: 1 })
-    await done(agent.publisher.publish(target, server))
+    for (const port of [1, 2, 3]) {
+      await cluster.patch('endpointslices', 'edited', { ports: [{ name: 'http', port, protocol: 'TCP' }] })
+      await eventually(() => seen().published?.port === port)
+      expect(seen().claim).toEqual({ kind: 'ours', epoch: 1 })
+      await done(agent.publisher.publish(target, server))
+    }
     await cluster.patch('endpointslices', 'edited', { metadata: { annotations: { 'metalbar.dev/claim': null } } })
     await eventually(() => seen().claim.kind === 'ours')
     await cluster.patch('endpointslices', 'edited', { ports: [{ name: 'http', port: 4, protocol: 'TCP' }] })
@@ -802,7 +804,7 @@ describe('publishing when the cluster misbehaves', () => {
   })
 
   test.each(['app', 'llmkube.ai/managed-by'])(
-    'a Service of which a webhook changes the label %s in every answer is put right at once, and again only after 30 s',
+    'a Service of which a webhook changes the label %s in every answer is put right three times in 30 s',
     async (label) => {
       await using room = await publishingInSimulation()
       const { cluster, agent } = room
@@ -815,10 +817,10 @@ describe('publishing when the cluster misbehaves', () => {
         for (let pass = 0; pass < 20; pass += 1) await done(agent.publisher.ensureService(wanted))
         return agent.api.takeRequests().filter((request) => request === 'PATCH services')
       }
-      expect(await mendAll()).toHaveLength(1)
+      expect(await mendAll()).toHaveLength(3)
       expect(seen()).toMatchObject({ serviceUpToDate: false, serviceMendInMs: 30_000 })
       agent.clock.now += 30_000
-      expect(await mendAll()).toHaveLength(1)
+      expect(await mendAll()).toHaveLength(3)
       // A changed target does not wait.
       expect(await mendAll({ ...target, endpointPort: 9_000 })).toHaveLength(1)
       vi.restoreAllMocks()
@@ -901,7 +903,7 @@ describe('publishing when the cluster misbehaves', () => {
     changeInFlight(agent, 'services', { metadata: { labels: { app: 'another' } } })
     await cluster.patch('services', 'edited', { metadata: { labels: { app: 'other' } } })
     await eventually(() => agent.services.get('default', 'edited')?.metadata.labels['app'] === 'other')
-    await done(agent.publisher.ensureService(target))
+    for (let pass = 0; pass < 4; pass += 1) await done(agent.publisher.ensureService(target))
     expect(agent.publisher.observe(target).serviceMendInMs).toBe(30_000)
     await done(agent.publisher.release(target))
     await eventually(() => agent.publisher.observe(target).claim.kind === 'released')

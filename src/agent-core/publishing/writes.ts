@@ -190,15 +190,17 @@ function isRefusal<T extends Versioned>(error: ApiError, before: T | undefined, 
   return error.code === 422 && before?.metadata.resourceVersion === now?.metadata.resourceVersion
 }
 
-/** What others change is put right at most once in this time: a program may answer each repair with another change. */
-const mendEveryMs = 30_000
+/** What others change is put right so often in so long: a program may answer each repair with another change. */
+const mostMends = 3
+const mendsWithinMs = 30_000
 
 /** Our last write of one object, and when it may be made again. `Written` is as much of a write as tells it from another one of ours. */
 export class OwnWrites<Written> {
   readonly #now: () => number
   /** Undefined where there was none, or its answer is not known. */
   #last: { readonly what: Written } | undefined
-  #mendedAt = -Infinity
+  /** When it was put right last, the oldest first. */
+  #mendedAt: readonly number[] = []
 
   constructor(monotonicNow: () => number) {
     this.#now = monotonicNow
@@ -206,7 +208,7 @@ export class OwnWrites<Written> {
 
   /** To be called before the request, whose answer may get lost. */
   writing(what: Written): void {
-    if (isDeepStrictEqual(this.#last?.what, what)) this.#mendedAt = this.#now()
+    if (isDeepStrictEqual(this.#last?.what, what)) this.#mendedAt = [...this.#mendedAt, this.#now()].slice(-mostMends)
     this.#last = undefined
   }
 
@@ -222,6 +224,7 @@ export class OwnWrites<Written> {
   /** Milliseconds until what others changed may be put right; 0 where `isEdited` does not say that our last write was changed. */
   mendInMs(isEdited: (last: Written) => boolean): number {
     if (!this.#last || !isEdited(this.#last.what)) return 0
-    return Math.max(0, this.#mendedAt + mendEveryMs - this.#now())
+    const since = this.#mendedAt.length < mostMends ? -Infinity : (this.#mendedAt[0] ?? -Infinity)
+    return Math.max(0, since + mendsWithinMs - this.#now())
   }
 }

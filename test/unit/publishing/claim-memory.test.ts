@@ -8,7 +8,7 @@ const ours = sliceOf(publication)
 const told = stateOf(publication)
 const last = { uid: ours.metadata.uid, epoch: 3, heartbeat: publication.heartbeat }
 
-test('what a webhook makes of each of our writes is put right at once, and again only after 30 s', () => {
+test('what a webhook makes of each of our writes is put right three times in 30 s', () => {
   const clock = { now: 1_000_000 }
   const memory = memoryAt(clock)
   const seen = () => memory.judge({ slice: ours, silentMs: 0, isEdited: () => true }, target)
@@ -17,11 +17,10 @@ test('what a webhook makes of each of our writes is put right at once, and again
     memory.wrote(told, last)
     return seen()
   }
-  expect(writtenAndChanged()).toEqual({ kind: 'ours', epoch: 3 })
+  for (let write = 1; write <= 3; write += 1) expect(writtenAndChanged()).toEqual({ kind: 'ours', epoch: 3 })
   expect(writtenAndChanged()).toMatchObject({ mendInMs: 30_000 })
   clock.now += 30_000
   expect(seen()).toEqual({ kind: 'ours', epoch: 3 })
-  expect(writtenAndChanged()).toMatchObject({ mendInMs: 30_000 })
 })
 
 test('a slice that no agent holds is withdrawn at once, and later where something makes it ready again and again', () => {
@@ -29,7 +28,7 @@ test('a slice that no agent holds is withdrawn at once, and later where somethin
   const memory = memoryAt(clock)
   const unheld = sliceOf({ ...publication, claim: undefined })
   const madeReady = () => memory.judge({ slice: unheld, silentMs: 0, isEdited: () => false }, target)
-  for (let time = 1; time <= 2; time += 1) {
+  for (let time = 1; time <= 4; time += 1) {
     expect(madeReady()).toMatchObject({ kind: 'dead', ready: true })
     expect(madeReady()).not.toHaveProperty('mendInMs')
     memory.withdrewUnheld()

@@ -890,7 +890,7 @@ test('that something changes the Service again and again is told while it waits 
       server: ready,
     })
   expect(told('outdated', now + 30_000)).toMatchObject({
-    message: `Serving at ${ip}:5001. Something else keeps changing the Service, which is put right every 30 s: kubectl get Service -o yaml --show-managed-fields names it.`,
+    message: `Serving at ${ip}:5001. Something else keeps changing the Service, which is put right three times in 30 s: kubectl get Service -o yaml --show-managed-fields names it.`,
     retryAt: now + 30_000,
   })
   expect(told('ours', now + 30_000)).toMatchObject({ message: `Serving at ${ip}:5001.`, step: { do: 'rest' } })

@@ -75,7 +75,7 @@ function publishStep(observed: Observation, port: number, address: Observation['
 
 /** Something else changes what was put right a moment ago. */
 const edited = (kind: 'EndpointSlice' | 'Service'): string =>
-  `Something else keeps changing the ${kind}, which is put right every 30 s: kubectl get ${kind} -o yaml --show-managed-fields names it.`
+  `Something else keeps changing the ${kind}, which is put right three times in 30 s: kubectl get ${kind} -o yaml --show-managed-fields names it.`
 
 const servingSentence = ({ address: { ip }, relayPort }: Observation, port: number): string =>
   relayPort === undefined
