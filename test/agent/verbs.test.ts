@@ -195,9 +195,10 @@ test('shutdown --keep-serving leaves the server to the next agent, and shutdown 
 test('fit sizes with the settings of the agent that runs, beside what it runs, and what it advises is true when it is tried', async () => {
   await using world = await serving()
   const { agent } = world
-  await writeLlamaGguf(path.join(agent.folder, 'new.gguf'))
+  const file = path.join(agent.folder, 'new.gguf')
+  await writeLlamaGguf(file)
   const fit = async () => {
-    const { code, stdout } = await agent.run('fit', 'new.gguf', '--json')
+    const { code, stdout } = await agent.run('fit', file, '--json')
     return { code, ...fitAnswer.parse(JSON.parse(stdout)) }
   }
   const beside = await fit()
@@ -209,7 +210,7 @@ test('fit sizes with the settings of the agent that runs, beside what it runs, a
     ...{ code: 6, verdict: 'afterUnloading', room: { budgetBytes: totalBytes } },
     unload: [{ namespace: 'default', name: 'tiny' }],
   })
-  expect(await agent.run('fit', 'new.gguf')).toMatchObject({
+  expect(await agent.run('fit', file)).toMatchObject({
     code: 6,
     stdout: saying(/and fits when default\/tiny leaves memory/),
   })
@@ -221,7 +222,7 @@ test('fit sizes with the settings of the agent that runs, beside what it runs, a
   })
   await agent.run('shutdown')
   await agent.exited
-  const alone = await agent.run('fit', 'new.gguf')
+  const alone = await agent.run('fit', file)
   expect(alone.stdout).toMatch(
     /^It fits: it needs .*$[^]*^Sized with this machine's own figures .* No agent is running on the state folder/m,
   )
