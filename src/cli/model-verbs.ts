@@ -20,58 +20,47 @@ import {
   type VerbContext,
 } from './agent-session.ts'
 import { columns, eraseLine, exitCodes, type CliIo } from './io.ts'
-import { withModels, type ModelsAccess } from './models-access.ts'
 
-const storeOption = ['--model-store <folder>', 'the model store, without a running agent'] as const
-
-/** The content of the model store, with an agent or, as far as that is safe, without one. */
+/** The content of the model store. */
 export function modelsVerb(context: VerbContext): Command {
   const list = agentVerb(
     'list',
     'list the model store: its models, the services that use them, and the free disk space',
     context,
-  )
-    .option(...storeOption)
-    .action((options: unknown) => withModels(context, options, (access, { json }) => show(access, context.io, json)))
+  ).action((options: unknown) => run(context, options, (agent, { json }) => show(agent, context.io, json)))
   const pull = agentVerb('pull', 'download a model before any service wants it', context)
     .argument('<source>', 'a source as in spec.source of a Model, such as hf://owner/name or https://host/file.gguf')
     .option('--name <name>', 'name of the Model that will use it; default: derived from the source')
     .option('--quantization <name>', 'quantization to take from a repository, such as Q4_K_M')
     .option('--format <name>', 'format of the model, such as gguf or mlx')
-    .option(...storeOption)
     .action((source: string, options: unknown) => {
       const { name, quantization, format } = pullOptions.parse(options)
       const model = name ?? modelNameOf(source)
       if (model === '') throw new VerbError(`No name can be derived from ${cleanText(source)}: give one with --name.`)
       const selection = { ...(quantization !== undefined && { quantization }), ...(format !== undefined && { format }) }
-      return withModels(context, options, (access, { json }) =>
-        pullModel(access, { source, model, ...selection }, { io: context.io, json }),
+      return run(context, options, (agent, { json }) =>
+        pullModel(agent, { source, model, ...selection }, { io: context.io, json }),
       )
     })
   const remove = agentVerb('rm', 'delete a model from the store; refused while a service uses it', context)
     .argument('<name>', 'name as metal-agent models lists it')
-    .option(...storeOption)
     .action((model: string, options: unknown) =>
-      withModels(context, options, (access, { json }) =>
-        send(access, { name: 'removeModel', model }, { io: context.io, json }),
-      ),
+      run(context, options, (agent, { json }) => send(agent, { name: 'removeModel', model }, { io: context.io, json })),
     )
   const prune = agentVerb('prune', 'list the models that no service uses, and with --yes delete them', context)
     .option('-y, --yes', 'delete it')
-    .option(...storeOption)
     .action((options: unknown) => {
       const { yes } = z.object({ yes: z.boolean().default(false) }).parse(options)
-      return withModels(context, options, (access, { json }) => pruneModels(access, { yes, io: context.io, json }))
+      return run(context, options, (agent, { json }) => pruneModels(agent, { yes, io: context.io, json }))
     })
   const cancel = agentVerb('cancel', 'cancel a download; what has arrived is kept', context)
     .argument('<name>', 'the model of a pull, or the service whose model is downloaded')
-    .option(...storeOption)
     .action((name: string, options: unknown) =>
-      withModels(context, options, async (access, { json }) => {
-        const fetching = (await access.services()).filter(({ state }) => state === 'fetching')
+      run(context, options, async (agent, { json }) => {
+        const fetching = (await agent.snapshot()).services.filter(({ state }) => state === 'fetching')
         const isOfService = fetching.some((one) => name === one.name || name === refKey(one))
         return send(
-          access,
+          agent,
           isOfService
             ? { name: 'cancelDownload', service: serviceNamed(name, fetching) }
             : { name: 'cancelPull', model: name },
@@ -88,8 +77,8 @@ const pullOptions = z.object({
   format: z.string().optional(),
 })
 
-async function show(access: ModelsAccess, io: CliIo, json: boolean): Promise<number> {
-  const view = await access.view()
+async function show(agent: AgentClient, io: CliIo, json: boolean): Promise<number> {
+  const view = await agent.query({ name: 'models' })
   if (json) {
     io.stdout.write(`${JSON.stringify(view)}\n`)
     return exitCodes.done
@@ -126,11 +115,11 @@ interface Answering {
 
 /** A terminal is shown a bar, everything else a line now and then. Interrupted, what has arrived is kept. */
 async function pullModel(
-  access: ModelsAccess,
+  agent: AgentClient,
   pull: { readonly source: string; readonly model: string; readonly quantization?: string; readonly format?: string },
   { io, json }: Answering,
 ): Promise<number> {
-  const begun = await access.command({ name: 'pullModel', ...pull })
+  const begun = await agent.command({ name: 'pullModel', ...pull })
   if (begun.outcome !== 'accepted') {
     io.stderr.write(`metal-agent: ${begun.message}\n`)
     return exitCodes.refused
@@ -140,11 +129,11 @@ async function pullModel(
   const pressed = { interrupt: false }
   const interrupt = (): void => {
     pressed.interrupt = true
-    void access.command({ name: 'cancelPull', model: pull.model }).catch(() => undefined) // the download's end tells the result
+    void agent.command({ name: 'cancelPull', model: pull.model }).catch(() => undefined) // the download's end tells the result
   }
   process.once('SIGINT', interrupt)
   try {
-    const end = await access.untilEnded(pull.model, (download) => shown.show(download))
+    const end = await endOf(agent, pull.model, (download) => shown.show(download))
     if (json) io.stdout.write(`${JSON.stringify(end)}\n`)
     shown.end()
     if (end.state === 'done') {
@@ -158,16 +147,34 @@ async function pullModel(
   }
 }
 
+/** Reports the progress of a pull, and resolves with its end. Throws LinkError. */
+const endOf = (agent: AgentClient, model: string, onNews: (download: DownloadView) => void): Promise<DownloadView> =>
+  new Promise((resolve, reject) => {
+    const leave = agent.follow({
+      next: ({ downloads }) => {
+        const download = downloads.find(({ name }) => name === model)
+        if (download === undefined) return
+        if (!['done', 'failed', 'cancelled'].includes(download.state)) {
+          onNews(download)
+          return
+        }
+        leave()
+        resolve(download)
+      },
+      end: reject,
+    })
+  })
+
 /** As shells say that SIGINT ended something. */
 const interruptedCode = 130
 
-async function pruneModels(access: ModelsAccess, { yes, io, json }: Answering & { yes: boolean }): Promise<number> {
-  const result = await access.command({ name: 'pruneModels', dryRun: !yes })
+async function pruneModels(agent: AgentClient, { yes, io, json }: Answering & { yes: boolean }): Promise<number> {
+  const result = await agent.command({ name: 'pruneModels', dryRun: !yes })
   if (json) io.stdout.write(`${JSON.stringify(result)}\n`)
   else if (result.outcome !== 'done') io.stderr.write(`metal-agent: ${result.message}\n`)
   else {
     io.stdout.write(`${result.message}\n`)
-    const isNothing = (await access.view()).models.every(({ prunable }) => prunable === undefined)
+    const isNothing = (await agent.query({ name: 'models' })).models.every(({ prunable }) => prunable === undefined)
     if (!yes && !isNothing) io.stdout.write('Nothing was deleted: run it again with --yes.\n')
   }
   return result.outcome === 'done' ? exitCodes.done : exitCodes.failed

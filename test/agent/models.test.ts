@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
@@ -300,31 +300,6 @@ test('a store that the agent makes is left out of backups, once: what was there 
   }
   expect(told).toEqual([fresh])
   await expect(stat(join(world.folder, 'Volumes'))).rejects.toThrow('ENOENT')
-})
-
-test('without an agent the store is listed, and nothing that a service may use is deleted', async () => {
-  const { hub, folder } = await world()
-  await hub.addRepo('org/tiny', { 'tiny.gguf': await weights(folder, 5) })
-  const agent = await AgentProcess.start({ folder, args: ['--version'] })
-  await agent.exited
-  const store = ['--model-store', join(folder, 'models')]
-  const pull = await agent.run('models', 'list', ...store)
-  await mkdir(join(folder, 'models/tiny'), { recursive: true })
-  await writeFile(join(folder, 'models/tiny/x.gguf'), 'GGUF')
-  const remove = await agent.run('models', 'rm', 'tiny', ...store)
-  expect([
-    pull.code,
-    pull.stdout.split('\n')[0],
-    remove.code,
-    remove.stderr,
-    (await stat(join(folder, 'models/tiny/x.gguf'))).size,
-  ]).toEqual([
-    0,
-    'There are no models in the store.',
-    4,
-    'metal-agent: No agent is running, so it is not known which services use this model: start the agent, then delete it.\n',
-    4,
-  ])
 })
 
 describe('with a real llama-server', () => {

@@ -24,30 +24,26 @@ export function cancelPull(
   )
 }
 
-export async function removeModel(
+export const removeModel = (
   { models }: { models: Models },
   { model }: Extract<Command, { name: 'removeModel' }>,
-): Outcome {
-  try {
+): Outcome =>
+  saying(async () => {
     const outcome = await models.remove(model)
     return outcome.removed
       ? done(`The model ${model} is deleted: ${formatBytes(outcome.bytes)} on the disk.`)
       : refused(outcome.message)
-  } catch (error) {
-    if (error instanceof ModelError) return failed(error.message)
-    throw error
-  }
-}
+  })
 
 /** Deletes what no service uses, or says what that would be. */
-export async function pruneModels(
+export const pruneModels = (
   { models }: { models: Models },
   { dryRun }: Extract<Command, { name: 'pruneModels' }>,
-): Outcome {
-  try {
-    return done(await models.prune({ dryRun }))
-  } catch (error) {
+): Outcome => saying(async () => done(await models.prune({ dryRun })))
+
+/** A ModelError is the outcome of the command. */
+const saying = (work: () => Outcome): Outcome =>
+  work().catch((error: unknown) => {
     if (error instanceof ModelError) return failed(error.message)
     throw error
-  }
-}
+  })

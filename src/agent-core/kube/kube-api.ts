@@ -124,6 +124,11 @@ interface WatchEvent {
 
 const watchEvent = z.object({ type: z.string(), object: z.unknown() })
 
+interface Patch {
+  readonly subresource?: 'status'
+  readonly signal?: AbortSignal | undefined
+}
+
 const mergePatch = { contentType: 'application/merge-patch+json', query: { fieldManager } }
 const forcedApply = { contentType: 'application/apply-patch+yaml', query: { fieldManager, force: 'true' } }
 
@@ -251,57 +256,19 @@ export class KubeApi {
   }
 
   /** JSON merge patch: null removes, lists are replaced whole. Preconditions travel in `metadata`. */
-  async mergePatch(
-    resource: Resource,
-    namespace: string,
-    name: string,
-    body: object,
-    signal?: AbortSignal,
-  ): Promise<unknown> {
-    return this.#patch(pathOf(resource, namespace, name), { ...mergePatch, answer: objectOf(resource), body, signal })
+  async mergePatch(resource: Resource, namespace: string, name: string, body: object, how?: Patch): Promise<unknown> {
+    return this.#patch(pathOf(resource, namespace, name), { ...mergePatch, answer: objectOf(resource), body }, how)
   }
 
   /** Server-side apply, by force: what is there no longer says what others wrote into the same fields. A uid in `metadata` is a precondition. */
-  async apply(
-    resource: Resource,
-    namespace: string,
-    name: string,
-    body: object,
-    signal?: AbortSignal,
-  ): Promise<unknown> {
-    const path = pathOf(resource, namespace, name)
-    return this.#patch(path, { ...forcedApply, answer: objectOf(resource), body: withType(resource, body), signal })
+  async apply(resource: Resource, namespace: string, name: string, given: object, how?: Patch): Promise<unknown> {
+    const body = withType(resource, given)
+    return this.#patch(pathOf(resource, namespace, name), { ...forcedApply, answer: objectOf(resource), body }, how)
   }
 
-  /** Server-side apply of the fields we own on `/status`, taken by force. */
-  async applyStatus(
-    resource: Resource,
-    namespace: string,
-    name: string,
-    body: object,
-    signal?: AbortSignal,
-  ): Promise<unknown> {
-    const path = `${pathOf(resource, namespace, name)}/status`
-    return this.#patch(path, { ...forcedApply, answer: objectOf(resource), body: withType(resource, body), signal })
-  }
-
-  async mergePatchStatus(
-    resource: Resource,
-    namespace: string,
-    name: string,
-    body: object,
-    signal?: AbortSignal,
-  ): Promise<unknown> {
-    return this.#patch(`${pathOf(resource, namespace, name)}/status`, {
-      ...mergePatch,
-      answer: objectOf(resource),
-      body,
-      signal,
-    })
-  }
-
-  #patch(path: string, options: RequestOptions): Promise<unknown> {
-    return this.#transport.request(HttpMethod.PATCH, path, options)
+  #patch(path: string, options: RequestOptions, { subresource, signal }: Patch = {}): Promise<unknown> {
+    const whole = subresource === undefined ? path : `${path}/${subresource}`
+    return this.#transport.request(HttpMethod.PATCH, whole, { ...options, signal })
   }
 
   async delete(

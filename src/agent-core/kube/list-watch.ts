@@ -6,7 +6,7 @@ import { type KubeObject, type Resource, resources } from './resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../util/back-off.ts'
 import { ownFailure } from '../util/error-code.ts'
-import { Turns } from '../util/turns.ts'
+import { isTurnOver, nextTurn } from '../util/turns.ts'
 import type { ConnectionState } from '../../contract/cluster.ts'
 
 /**
@@ -311,12 +311,11 @@ export class ListWatch<T extends KubeObject> {
     const { api, resource, namespace, labelSelector, cache } = this.#options
     const objects: T[] = []
     let version = ''
-    const turns = new Turns()
     let isWhole = true
     cache.beginList()
     for await (const page of api.pages(resource, { namespace, labelSelector }, signal)) {
       for (const item of page.items) {
-        await turns.pass()
+        while (isTurnOver()) await nextTurn()
         const object = this.#parse(item)
         if (object) objects.push(object)
         else isWhole = false

@@ -132,10 +132,8 @@ export class StatusWriter {
     { namespace, name, resourceVersion }: ObjectMeta,
     conditions: readonly Required<Condition>[],
   ): Promise<InferenceService> {
-    const answer = await this.#api.applyStatus(resources.inferenceServices, namespace, name, {
-      metadata: { name, namespace, resourceVersion },
-      status: { conditions },
-    })
+    const body = { metadata: { name, namespace, resourceVersion }, status: { conditions } }
+    const answer = await this.#api.apply(resources.inferenceServices, namespace, name, body, ofStatus)
     const service = parseInferenceService(answer)
     this.#cache.assume(service)
     return service
@@ -143,10 +141,10 @@ export class StatusWriter {
 
   async #merge({ metadata }: InferenceService, status: object): Promise<void> {
     const { namespace, name, resourceVersion } = metadata
-    const answer = await this.#api.mergePatchStatus(resources.inferenceServices, namespace, name, {
-      metadata: { resourceVersion },
-      status,
-    })
+    const body = { metadata: { resourceVersion }, status }
+    const answer = await this.#api.mergePatch(resources.inferenceServices, namespace, name, body, ofStatus)
     this.#cache.assume(parseInferenceService(answer))
   }
 }
+
+const ofStatus = { subresource: 'status' } as const

@@ -136,7 +136,7 @@ export class OwnEndpoints {
     const { metadata, ...body } = endpointsBody(publication)
     const apply = async (uid: string | undefined): Promise<string> => {
       const wanted = { ...body, metadata: { ...metadata, ...(uid !== undefined && { uid }) } }
-      return endpoints.parse(await api.apply(resource, namespace, name, wanted, signal)).metadata.uid
+      return endpoints.parse(await api.apply(resource, namespace, name, wanted, { signal })).metadata.uid
     }
     try {
       if (this.#applied?.uid !== undefined) return await apply(this.#applied.uid)

@@ -180,7 +180,7 @@ async function perform<T extends Versioned, R>(
     return undefined
   }
   const body = { ...step.body, metadata: { ...step.body.metadata, uid, resourceVersion } }
-  return store.parse(await api.mergePatch(store.resource, namespace, name, body, signal))
+  return store.parse(await api.mergePatch(store.resource, namespace, name, body, { signal }))
 }
 
 /** Nothing had changed under us, and still the server objects: then it objects to what we ask. */

@@ -13,7 +13,7 @@ import type { StopOptions } from '../servers/served-model.ts'
 import { type Failure, lifeOf, type ServerState } from '../servers/server-state.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import type { Executable } from '../util/find-executable.ts'
-import { isTurnOver, nextTurn } from '../util/loop-turn.ts'
+import { isTurnOver, nextTurn } from '../util/turns.ts'
 
 /** While a start waits for its back-off: a new binary or model file is a reason to try at once, and looking costs microseconds. */
 const lookForChangesEveryMs = 5_000

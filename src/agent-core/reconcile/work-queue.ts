@@ -1,6 +1,6 @@
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../util/back-off.ts'
-import { isTurnOver, nextTurn } from '../util/loop-turn.ts'
+import { isTurnOver, nextTurn } from '../util/turns.ts'
 import { steadyNow } from '../util/steady-clock.ts'
 
 /** First and longest wait after a failed pass over a key; full jitter in between. */

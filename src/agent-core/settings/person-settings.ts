@@ -11,7 +11,6 @@ import {
 } from '../../contract/settings.ts'
 import { ipAddress } from '../../contract/addresses.ts'
 import { countsTexts } from '../../contract/settings-table.ts'
-import type { DownloadSettings } from '../models/remote.ts'
 import { shownSource } from '../models/source.ts'
 import { StateFile } from '../state/state-file.ts'
 import { type AgentSettings, originOf, startViews } from './settings.ts'
@@ -170,14 +169,6 @@ export class PersonSettings {
   #isPersons(name: SettingName): boolean {
     return !this.#isGiven(name) && isSet(name, this.#persons.settings[name])
   }
-}
-
-/** What a person set for downloads, for commands that use the store while no agent runs. Throws StateFileError. */
-export async function personsDownloads(file: string): Promise<Partial<DownloadSettings>> {
-  const { settings } = readRows(await openPersonFile(file))
-  const { downloadBytesPerSecond: bytesPerSecond, hubEndpoint, hubTokenFile, caFile } = settings
-  const stated = { bytesPerSecond, hubEndpoint, hubTokenFile, caFile }
-  return Object.fromEntries(Object.entries(stated).filter(([, value]) => value != null))
 }
 
 /** An address may hold a password. */

@@ -1,4 +1,4 @@
-import { Turns } from '../../util/turns.ts'
+import { isTurnOver, nextTurn } from '../../util/turns.ts'
 import { contentKindOf, notGgufSentence } from '../content-kind.ts'
 import { GgufError, type GgufFields, type GgufHeader, type GgufTensor, type GgufValue } from './gguf.ts'
 import { fileTypes, tensorTypes } from './types.ts'
@@ -213,10 +213,9 @@ async function readArray(cursor: Cursor): Promise<{ length: number; items?: read
   const length = cursor.count('an array')
   if (type === textType) {
     cursor.need(length * 8)
-    const turns = new Turns()
     for (let index = 0; index < length; index += 1) {
       cursor.take(cursor.count('a text'))
-      if (index % textsBetweenTurns === 0) await turns.pass()
+      if (index % textsBetweenTurns === 0) while (isTurnOver()) await nextTurn()
     }
     return { length }
   }
