@@ -1,20 +1,19 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { createLog } from '../src/agent-core/observability/log.ts'
 import { hostPlatform } from '../src/agent-core/platform/host.ts'
 import { agentSettings } from '../src/agent-core/settings/settings.ts'
-import { hasCode } from '../src/agent-core/util/files.ts'
 import { renderStatus } from '../src/cli/status-verbs.ts'
 import { formatBytes } from '../src/contract/format.ts'
 import { hostAgent, type HostedAgent } from '../src/serve/host-agent.ts'
 import { startControllerStandIn } from '../test/support/controller-stand-in/controller-stand-in.ts'
 import { startFakeHub, type FakeHub } from '../test/support/fake-hub.ts'
 import { writeLlamaGguf } from '../test/support/gguf-writer.ts'
+import { freePort } from '../test/support/free-port.ts'
 import { KubeSim } from '../test/support/kube-sim/kube-sim.ts'
 import { lookAt, tellFigures } from './figures.ts'
 import { sampleObjects } from './objects.ts'
@@ -160,23 +159,6 @@ function resumedAt(requests: FakeHub['requests']): number {
   return Number(/^bytes=(\d+)-/.exec(ranges.at(-1) ?? '')?.[1] ?? 0)
 }
 
-/** The port where nothing else listens, such as another demo or an agent of this machine; else any free one. */
-async function thisOrFreePort(wished: number): Promise<number> {
-  for (const port of [wished, 0]) {
-    const server = createServer()
-    try {
-      await once(server.listen(port), 'listening')
-      const address = server.address()
-      if (typeof address === 'object' && address !== null) return address.port
-    } catch (error) {
-      if (!hasCode(error, 'EADDRINUSE')) throw error
-    } finally {
-      server.close()
-    }
-  }
-  throw new Error('There is no free port.')
-}
-
 async function startAgent(
   cluster: KubeSim,
   { llamaServer, hubEndpoint }: { llamaServer: string; hubEndpoint: string },
@@ -195,8 +177,8 @@ async function startAgent(
     llamaServer,
     hubEndpoint,
     port: 0,
-    clientPort: await thisOrFreePort(9999),
-    ingressPort: await thisOrFreePort(9443),
+    clientPort: await freePort(),
+    ingressPort: await freePort(),
     listen: 'gateway',
     applePowerEnabled: true,
     logLevel: process.env['LOG_LEVEL'] ?? 'error',

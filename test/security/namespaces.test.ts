@@ -378,7 +378,10 @@ describe('a registry of somebody that states the digest of', () => {
     }).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const { port } = server.address() as AddressInfo
-    return { source: `ollama://127.0.0.1:${port}/b/x:1`, [Symbol.asyncDispose]: async () => void server.close() }
+    return {
+      source: `ollama://127.0.0.1:${port}/b/x:1`,
+      [Symbol.asyncDispose]: () => new Promise<void>((resolve) => server.close(() => resolve())),
+    }
   }
 
   test('a private model of another namespace is asked for the bytes, and has none', async () => {

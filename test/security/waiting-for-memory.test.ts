@@ -40,6 +40,9 @@ test(`${services} services that wait for memory never hold the event loop, also 
     'its place',
   )
   for (const { name } of (await reasons()).get('Serving') ?? []) sim.delete({ resource: 'inferenceservices', name })
-  await agent.service('first', 'ready')
+  await eventually(
+    async () => (await agent.snapshot()).services.some(({ name, state }) => name === 'first' && state === 'ready'),
+    { timeoutMs: 150_000, what: 'the first one to be ready' },
+  )
   expect(await health.longest()).toBeLessThan(maxHeld)
-}, 300_000)
+}, 400_000)

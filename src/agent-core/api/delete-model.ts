@@ -46,6 +46,7 @@ export async function deleteModel(rooms: Rooms, known: Known, command: DeleteMod
     return done(message)
   } catch (error) {
     if (!isApiError(error)) throw error
+    // oxlint-disable-next-line typescript/no-unnecessary-condition -- set by what threw
     if (isSent && error.code === undefined) {
       return refusedByCluster(`It is not known whether ${key} was deleted; try again`, error)
     }

@@ -112,6 +112,7 @@ export class HeldClaim implements Disposable {
         return
       }
     } catch (error) {
+      // oxlint-disable-next-line typescript/no-unnecessary-condition -- it may have been let go meanwhile
       if (this.#isOver) return
       this.#tell(error)
     }

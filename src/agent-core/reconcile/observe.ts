@@ -105,7 +105,7 @@ export function publicationView(view: Published, now: number): PublicationView {
     ...(view.serviceMendInMs > 0 && { serviceMendAt: now + view.serviceMendInMs }),
     shown: published,
     complete: view.complete,
-    ...('mendInMs' in claim && claim.mendInMs !== undefined && { mendAt: now + claim.mendInMs }),
+    ...('mendInMs' in claim && { mendAt: now + claim.mendInMs }),
     present: view.present,
   }
 }

@@ -133,7 +133,8 @@ async function carryOut(request: z.output<typeof controlRequest>): Promise<unkno
     case 'opened':
       return opened
     case 'download':
-      return download(request.filename, request.text)
+      download(request.filename, request.text)
+      return undefined
     case 'contextMenu':
       return contextMenuOf(request)
     case 'clipboard':

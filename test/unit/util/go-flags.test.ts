@@ -128,7 +128,7 @@ describe('a size', () => {
   })
 
   test('what is written is read back', () => {
-    expect([0, 1_000, 65_536, 20 * 1_024 ** 2].map(formatByteCount)).toEqual(['0', '1000', '64Ki', '20Mi'])
+    expect([0, 1_000, 65_536, 20 * 1_024 ** 2].map(formatByteCount)).toEqual(['0', '1k', '64Ki', '20Mi'])
     fc.assert(
       fc.property(fc.maxSafeNat(), (bytes) => {
         expect(parseByteCount(formatByteCount(bytes))).toBe(bytes)

@@ -37,9 +37,11 @@ export class Bandwidth {
   async take(bytes: number, signal: AbortSignal): Promise<void> {
     this.#takenBytes += bytes
     const dueBytes = this.#takenBytes
-    for (this.#pay(); this.#paidBytes < dueBytes; this.#pay()) {
+    this.#pay()
+    while (this.#paidBytes < dueBytes) {
       const waitMs = Math.ceil(((dueBytes - this.#paidBytes) * 1000) / this.#bytesPerSecond)
       await untilAborted(new Promise((resolve) => setTimeout(resolve, Math.min(lookMs, waitMs))), signal)
+      this.#pay()
     }
   }
 
