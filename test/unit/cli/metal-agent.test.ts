@@ -161,7 +161,6 @@ test('the launcher hands on its arguments and exit code, also through a symbolic
         '--no-opt',
         '--invocation-count-for-maglev=100000',
         '--no-sparkplug',
-        '--bytecode-old-age=2',
       ],
       ['--a', 'b c', ''],
     ]),
