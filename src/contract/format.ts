@@ -7,7 +7,9 @@ export const formatCount = (count: number): string => formatNumber(Math.round(co
  */
 export function formatNumber(value: number): string {
   const [whole = '', fraction] = String(Number(value.toFixed(3))).split('.')
-  const grouped = whole.replaceAll(/\B(?=(?:\d{3})+$)/g, ',')
+  let grouped = whole
+  for (let at = whole.length - 3; at > (value < 0 ? 1 : 0); at -= 3)
+    grouped = `${grouped.slice(0, at)},${grouped.slice(at)}`
   return fraction === undefined ? grouped : `${grouped}.${fraction}`
 }
 

@@ -154,14 +154,7 @@ test('the launcher hands on its arguments and exit code, also through a symbolic
   expect(await launch(linked, ['--a', 'b c', ''], path.dirname(process.execPath))).toEqual({
     exitCode: 7,
     stdout: JSON.stringify([
-      [
-        '--max-semi-space-size=1',
-        '--optimize-for-size',
-        '--liftoff-only',
-        '--no-opt',
-        '--invocation-count-for-maglev=100000',
-        '--no-sparkplug',
-      ],
+      ['--max-semi-space-size=1', '--optimize-for-size', '--liftoff-only', '--no-opt', '--no-maglev', '--no-sparkplug'],
       ['--a', 'b c', ''],
     ]),
     stderr: '',
