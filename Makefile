@@ -7,7 +7,7 @@ installed := node_modules/.installed
 node_is_new := Number(process.versions.node.split(".")[0]) >= 24
 npm_brings_node := process.platform === "linux" && process.arch === "x64" && process.report.getReport().header.glibcVersionRuntime
 
-.PHONY: setup build demo test soak lint bench bench-long package clean \
+.PHONY: setup build demo test test-long soak lint bench bench-long package clean \
   build-metal-agent install-metal-agent uninstall-metal-agent install-powermetrics-sudo uninstall-powermetrics-sudo
 
 setup: $(installed)
@@ -22,13 +22,17 @@ demo: $(installed)
 test: $(installed)
 	@npm run --silent test
 
+# Storms: the same, many rounds of it. About ten minutes.
+test-long: $(installed)
+	@npm run --silent test long
+
 # FAULTS=1000 SEED=7, or REPLAY=file; PATHS=100000 asks the gateway's doors for paths that were made up instead
 soak: $(installed)
 	@node tasks/setup/main.ts && \
 	  $(if $(PATHS),FORGED_PATHS=$(PATHS) npx vitest run --project unit test/unit/gateway -t 'that were made up',node test/soak/main.ts)
 
 lint: $(installed)
-	@npm run --silent format && npm run --silent lint
+	@npm run --silent lint
 
 bench: $(installed)
 	@node tasks/setup/main.ts && node bench/main.ts

@@ -1,5 +1,6 @@
 import { defineConfig } from 'vitest/config'
 import LongestFirst from './tasks/longest-first.ts'
+import { longVariable } from './tasks/test-results.ts'
 
 /**
  * Limits of one test in milliseconds, which end what hangs; they say nothing about speed, and hold on a machine that
@@ -11,9 +12,13 @@ const ownOfElectron = 'test/shell/real-electron.test.ts'
 
 const ofEveryRun = ['test/support/run-warden/global-setup.ts', 'test/support/compile-cache/global-setup.ts']
 
-const project = (name: string, testTimeout: number, setups: string[] = [], exclude: string[] = []) => {
+/** Storms of many rounds of the whole: `make test-long`. */
+const long = process.env[longVariable] !== undefined
+
+const project = (name: string, testTimeout: number, setups: string[] = [], excluded: string[] = []) => {
   const globalSetup = [...ofEveryRun, ...setups]
-  const include = [`test/${name}/**/*.test.ts`]
+  const include = [`test/${name}/**/*.${long ? 'long.' : ''}test.ts`]
+  const exclude = long ? excluded : [...excluded, '**/*.long.test.ts']
   // Tests change nothing for good, so that one process runs file after file and loads each module, which takes it a second, once.
   return { test: { name, include, testTimeout, hookTimeout: 180_000, globalSetup, exclude, isolate: false } }
 }
@@ -26,17 +31,7 @@ const builtAgent = ['test/support/built-agent/global-setup.ts']
  * need an app that is installed and signed, and a macOS that puts another one in its place; `supply` sees
  * blockers, which Electron tells nobody; `package` and `carriers` are about the package and the agent's carriers themselves.
  */
-const suitesOnElectron = [
-  'real-electron',
-  'menu-bar',
-  'window',
-  'settings',
-  'macos',
-  'page',
-  'ends',
-  'sleep',
-  'figures',
-]
+const suitesOnElectron = ['real-electron', 'menu-bar', 'window', 'settings', 'macos', 'page', 'ends', 'sleep']
 
 /** Some tests of the app run parts of it in their process, on a stand-in in place of the module of Electron. */
 const isolate = true
@@ -72,7 +67,7 @@ export default defineConfig({
           isolate,
         },
       },
-      onElectron,
+      ...(long ? [] : [onElectron]),
       // Its environment ends the browser of a process, which all of its files share.
       {
         test: {

@@ -6,13 +6,13 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
  */
 const longest = [
   'window/states',
+  'security/traced-agent',
+  'security/waiting',
   'shell/menu-bar',
-  'agent/kill-storm',
   'agent/bad-input',
   'agent/commands',
   'agent/life-cycle',
   'agent/memory',
-  'agent/estimate',
   'agent/mishaps',
   'agent/',
   'shell/',
@@ -22,7 +22,6 @@ const longest = [
   'window/real-',
   'window/',
   'kube/',
-  'unit/tasks/',
   'unit/power/',
   'unit/reconcile/',
   'unit/models/download/',

@@ -26,6 +26,9 @@ export type TestResults = z.infer<typeof testResults>
 /** Names the file into which the reporter below writes; nothing is written without it. */
 export const resultsVariable = 'METALBAR_TEST_RESULTS'
 
+/** Set, Vitest runs the storms alone. */
+export const longVariable = 'METALBAR_TEST_LONG'
+
 const root = new URL('..', import.meta.url).pathname
 
 /** Tells `tasks/test.ts` what Vitest counted, and why tests were skipped, which Vitest's JSON does not say. */

@@ -60,5 +60,5 @@ function whatIsLeft(): void {
     '  make package                                  its command, signed for itself alone, the disk image and the zip',
   )
   say('  node tasks/package/release.ts                 a release: signed, known to Apple, tried on Electron itself')
-  say('What the app is made of is checked here too:    npx vitest run --project shell test/shell/package.test.ts')
+  say('What the app is made of is checked here too:    METALBAR_TEST_LONG=1 npx vitest run --project shell')
 }

@@ -88,7 +88,7 @@ const half = 2
 /**
  * What llama.cpp reserves for the largest graph, and for its outputs. Its allocator reuses what is free again, so the largest
  * stage decides: a stage's tensors of one micro-batch, besides the attention masks. How many of which width live at once was
- * measured with llama-server 11434 (`compute buffer size` in its log; test/agent/estimate.test.ts holds it against that).
+ * measured with llama-server 11434 (`compute buffer size` in its log; test/agent/estimate.long.test.ts holds it against that).
  */
 export function computeBytes(shape: ModelShape, server: ServerArguments, cache: CacheSize): number {
   const tokens = microBatchOf(server, cache.contextTokens)
