@@ -72,8 +72,12 @@ export class LocalClient implements AsyncDisposable {
       await delay(askEveryMs)
       const turn = this.#turns
       const was = { serving: this.#isServing(), excused: this.#isExcused() }
-      // Where an update replaces the gateway nothing listens for some milliseconds: a program that meets this asks again.
-      const problem = (await this.#ask(streams, connections)) && (await this.#ask(streams, connections))
+      let problem = await this.#ask(streams, connections)
+      if (problem !== undefined) {
+        // Where an update replaces the gateway nothing listens until the new one has heard from the agent: a program that meets this asks again.
+        await delay(askEveryMs)
+        problem = await this.#ask(streams, connections)
+      }
       // Of a request that began before a fault it is not known which gateway answered, or left it.
       const isSameTurn = this.#turns === turn
       if (problem === undefined) {
