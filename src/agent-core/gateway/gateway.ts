@@ -58,7 +58,7 @@ export interface GatewayOptions {
   readonly stateDir: string
   readonly socketPath: string
   readonly command: GatewayCommand
-  /** The version of `command`. A running gateway of another version is replaced. */
+  /** The version of this agent. A gateway of another one that an earlier agent started is replaced. */
   readonly version: string
   readonly routes: () => GatewayRoute[]
   /** The ingress for relays of the cluster; absent = this agent has none. */
@@ -272,14 +272,15 @@ export class Gateway implements AsyncDisposable {
   /** From its start, or from taking it over, to its end, or to that of the last one that has taken its place. Throws where there is none. */
   async #follow(): Promise<void> {
     const found = await this.#connect()
-    let link: Link | undefined = found ?? (await this.#startOne())
+    const link = found ?? (await this.#startOne())
     this.#options.log.info(found ? 'took over the gateway' : 'started the gateway', {
       pid: link.pid,
       version: link.version,
     })
     this.#options.onKeys(link.keys)
     try {
-      while (link) link = await this.#use(link)
+      const next = await this.#use(link, { isFound: found !== undefined })
+      if (next) await this.#use(next, { isFound: false })
     } finally {
       this.#link = undefined
       this.#door = undefined
@@ -288,8 +289,11 @@ export class Gateway implements AsyncDisposable {
     }
   }
 
-  /** Resolves when it ends, or with the one that has its place. */
-  async #use(link: Link): Promise<Link | undefined> {
+  /**
+   * Resolves when it ends, or with the one that has its place. One that this agent has started is kept, whatever version it says: the program may
+   * have been updated on the disk, and another start would bring the same.
+   */
+  async #use(link: Link, { isFound }: { readonly isFound: boolean }): Promise<Link | undefined> {
     if (this.#leaving.signal.aborted) {
       link.close()
       return undefined
@@ -302,11 +306,11 @@ export class Gateway implements AsyncDisposable {
     void link.closed.then(() => clearInterval(heartbeat))
     this.#tellAll()
     if (this.#isWatched) link.send({ type: 'watch', isOn: true })
-    const isOwnVersion = link.version === this.#options.version
+    const isKept = !isFound || link.version === this.#options.version
     // Before anything is waited for: who sees this gateway must not read that another version runs.
-    if (isOwnVersion) this.#notReplaced = { problem: undefined, failures: 0 }
+    if (isKept) this.#notReplaced = { problem: undefined, failures: 0 }
     await this.#notePid(link.pid)
-    if (!isOwnVersion) return this.#replace(link)
+    if (!isKept) return this.#replace(link)
     await link.closed
     return undefined
   }

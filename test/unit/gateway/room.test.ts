@@ -262,6 +262,17 @@ const inVersion = (version: string): Pick<GatewayOptions, 'version' | 'command'>
 })
 const stated = (version: string) => `data:text/javascript,globalThis.METAL_AGENT_VERSION=${JSON.stringify(version)}`
 
+test('one that this agent has started is kept, also where its program is of another version by now', async () => {
+  let starts = 0
+  const { command } = inVersion('2')
+  const gateway = room({ version: '1', command: () => ((starts += 1), command()) })
+  await listening(gateway)
+  const { pid } = gateway
+  for (let look = 0; look < 20; look += 1) await gateway.counts()
+  expect([starts, gateway.pid === pid, gateway.notice]).toEqual([1, true, undefined])
+  await gateway.end()
+})
+
 describe('a gateway of another version', () => {
   /** One in version 1 that an agent has left running. */
   async function earlier(): Promise<unknown> {
