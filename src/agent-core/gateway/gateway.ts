@@ -84,6 +84,8 @@ const usualTimings = { heartbeatMs, helloMs: 5_000, replaceAgain }
 /** A gateway that leaves this many heartbeats in a row unanswered is taken to hang and is killed. A busy machine alone does not delay an answer that long. */
 const maxUnanswered = 4
 const lookEveryMs = 10
+/** The wait for a greeting is counted in so many steps, as a time in which this process stood still says nothing of the gateway. */
+const helloSteps = 5
 const countMs = 1_000
 const reasonsMs = 1_000
 const endMs = 5_000
@@ -598,9 +600,10 @@ class Link {
     // 'close' follows.
     socket.on('error', () => socket.destroy())
     socket.once('close', () => resolve(undefined))
-    const timer = setTimeout(() => resolve('silent'), helloMs)
+    let steps = 0
+    const timer = setInterval(() => (steps += 1) === helloSteps && resolve('silent'), helloMs / helloSteps)
     const found = await promise
-    clearTimeout(timer)
+    clearInterval(timer)
     if (!(found instanceof Link)) socket.destroy()
     return found
   }

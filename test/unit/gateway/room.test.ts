@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { Agent, request, type IncomingMessage, type RequestOptions, type ServerResponse } from 'node:http'
@@ -235,6 +236,22 @@ test('one that hangs is killed and started again', async () => {
   await listening(gateway)
   expect([said('kills a gateway that hangs')[0]?.['pid'], await status()]).toEqual([pid, 200])
   await gateway.end()
+})
+
+test('one that greets while its agent stands still does not count as hanging', async () => {
+  const first = room()
+  await listening(first)
+  await first[Symbol.asyncDispose]()
+  const pid = said('started the gateway')[0]?.['pid']
+  const standStill = (): void => {
+    unsubscribe('net.client.socket', standStill)
+    process.nextTick(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000))
+  }
+  subscribe('net.client.socket', standStill)
+  const next = room({ timings: { helloMs: 500 } })
+  await listening(next)
+  expect([next.pid, said('kills a gateway that hangs')]).toEqual([pid, []])
+  await next.end()
 })
 
 test('a number that another process has by now is left alone', async () => {
