@@ -89,6 +89,8 @@ class AgentSocket {
   #openTimer: NodeJS.Timeout | undefined
   readonly #server = createServer()
   #told: AllRoutes | undefined
+  #routesTold: ReadonlyMap<string, GatewayRoute> = new Map()
+  /** The same without engines that were seen to have ended while there was no agent. */
   #routes: ReadonlyMap<string, GatewayRoute> = new Map()
   /** Another one has its place: it takes no connection, and its agent still tells it what changes. */
   #isRetired = false
@@ -182,15 +184,19 @@ class AgentSocket {
   }
 
   #receive(socket: Socket, frame: ToGateway): void {
+    const wasAway = !this.#isAgentThere
     this.#heardAt = performance.now()
+    // One that was only silent, as while the machine slept, may have nothing new to tell.
+    if (wasAway) this.#know(this.#routesTold)
     switch (frame.type) {
       case 'routes':
         this.#hear(frame)
         return
       case 'changes': {
         const gone = new Set(frame.gone)
-        const routes = [...this.#routes.values(), ...this.#understood(frame.routes)]
-        this.#know(byService(routes.filter((one) => !gone.has(serviceOf(one)))), frame.ingress)
+        const routes = [...this.#routesTold.values(), ...this.#understood(frame.routes)]
+        this.#routesTold = byService(routes.filter((one) => !gone.has(serviceOf(one))))
+        this.#know(this.#routesTold, frame.ingress)
         return
       }
       case 'watch':
@@ -214,7 +220,8 @@ class AgentSocket {
 
   #hear(told: AllRoutes): void {
     this.#told = told
-    this.#know(byService(this.#understood(told.routes)), told.ingress)
+    this.#routesTold = byService(this.#understood(told.routes))
+    this.#know(this.#routesTold, told.ingress)
   }
 
   /** With what an agent that has only just started leaves as it was. */
@@ -295,7 +302,7 @@ class AgentSocket {
     const { lingerMs } = this.#timings
     const isThere = this.#agents.size > 0 && this.#isAgentThere
     const before = this.#routes
-    const routes = isThere ? before : byService(await withEngines([...before.values()]))
+    const routes = isThere ? this.#routesTold : byService(await withEngines([...before.values()]))
     // An agent that has come meanwhile knows better.
     if (this.#routes === before) this.#know(routes)
     if (isThere || this.#routes.values().some(({ port }) => port !== undefined)) {

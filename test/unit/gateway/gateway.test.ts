@@ -294,12 +294,17 @@ describe('in this process', () => {
         const address = '127.0.0.2'
         const entrance = { port: quick.port, runtime: 'llama-server' }
         const access = { servicePorts: [8080], key: 'none' as const }
-        await first.tell(routeTo('quick', quick.port, { published: { address, engine: entrance, access } }))
+        const loading = routeTo('later', undefined, { message: 'It loads.' })
+        await first.tell(routeTo('quick', quick.port, { published: { address, engine: entrance, access } }), loading)
         const atDoors = () => Promise.all([statusAt(address, quick.port), statusAt('127.0.0.1', port)])
+        const whyNot = async () => (await fetch(`http://127.0.0.1:${port}/default/later/health`)).text()
         await eventually(async () => isDeepStrictEqual(await atDoors(), [200, 200]))
-        await passes(100)
+        // One that was only silent is heard again, and has nothing new to tell.
+        await passes(200)
+        await eventually(async () => isDeepStrictEqual(await atDoors(), [0, 200]))
         first.send({ type: 'ping' })
-        await eventually(() => first.heard.some(({ type }) => type === 'pong'))
+        await eventually(async () => isDeepStrictEqual(await atDoors(), [200, 200]))
+        expect(await whyNot()).toContain('It loads.')
         first.socket.destroy()
         // It looks every 15 s.
         await passes(179)
