@@ -67,7 +67,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
   const { settings: started, version, log, identity, platform, env, liveness, random } = options
   const { stateDir } = started
   const timings = { ...(liveness && { liveness }), ...(random && { random }) }
-  /** Built last: rooms below ask it and the gateway for what is there by then. */
+  /** The two rooms that are built last. Rooms before them reach them through this object, and find nothing until they exist. */
   const last: { link?: ClusterLink; gateway?: Gateway | undefined } = {}
   const session = () => last.link?.session
   const shown = (): void => snapshots.changed()

@@ -134,7 +134,7 @@ export const refusedSetting = (setting: SettingName, message: string): CommandRe
 export const refusedByCluster = (what: string, error: ApiError, instead?: Instead): CommandResult =>
   refusal('cluster', clusterWords(what, error), instead)
 
-/** With the YAML that a person with more rights can apply instead. */
+/** A refusal with the YAML that a person with more rights can apply instead. */
 export const refusedWithYaml = (message: string, yaml: string): CommandResult => ({
   outcome: 'refused',
   by: 'cluster',

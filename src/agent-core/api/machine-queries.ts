@@ -35,7 +35,7 @@ export async function sizing({ platform, memory, hasMetal, llamaServer }: Rooms)
   }
 }
 
-/** By service, since a stopped service gives back what all of its servers hold; the largest first. */
+/** What each service holds, the largest first: a stopped service gives back what all of its servers hold. */
 function holdersOf(held: readonly HeldMemory[]): HolderView[] {
   const byKey = Map.groupBy(held, ({ key }) => key)
   const holders = [...byKey].map(([key, servers]) => {

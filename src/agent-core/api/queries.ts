@@ -128,7 +128,7 @@ const loginSources = ({ env, keptHubToken, settings }: Rooms): LoginSources => (
   ...{ env, home: homedir(), keptHubToken, hubTokenFile: settings.current.hubTokenFile },
 })
 
-/** With the line that installs each which is not here. */
+/** The runtimes of this machine; each that is missing has the command that installs it. */
 async function runtimesHere({ installed, platform, env }: Rooms): Promise<RuntimeView[]> {
   const views = await installed.look({ again: true })
   const search = { system: platform.name, path: env['PATH'] }

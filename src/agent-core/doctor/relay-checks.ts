@@ -101,7 +101,7 @@ async function takenBy(patient: Patient, port: number): Promise<Finding | undefi
 
 const connectLimitMs = 2_000
 
-/** By what the ingress of this machine is known; `problem`: the end of a sentence that begins with the ingress. */
+/** The pin of the ingress of this machine as a relay sees it; `problem` ends a sentence that begins with the ingress. */
 async function pinShown(
   port: number,
   signal: AbortSignal,

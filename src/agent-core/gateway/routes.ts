@@ -30,7 +30,7 @@ export interface RoutesOptions {
 /** Where requests for each service go that serves, and why for each that does not. */
 export class Routes {
   readonly #options: RoutesOptions
-  /** With what each was made of: to clean a thousand sentences again and again takes longer than requests should wait. */
+  /** Each route beside what it was made of: cleaning a thousand sentences again for each change would hold up requests. */
   #waiting = new Map<string, { readonly known: KnownService; readonly route: GatewayRoute }>()
 
   constructor(options: RoutesOptions) {
@@ -148,7 +148,7 @@ export function changesSince(
 const isSame = (before: GatewayRoute | undefined, after: GatewayRoute): boolean =>
   before === after || isDeepStrictEqual(before, after)
 
-/** Of a server that has a port. */
+/** Whether a server that has a port is believed to answer. */
 const isHealthy = (state: ServerState): boolean => state.kind !== 'ready' || state.healthy
 
 /** The port of an engine that runs. */

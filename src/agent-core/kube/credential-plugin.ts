@@ -268,7 +268,7 @@ export class CredentialPlugins {
 const variables = (env: PluginCommand['env']): Record<string, string> =>
   Object.fromEntries((env ?? []).map(({ name, value }) => [name, value]))
 
-/** Of an auth provider, and of the environment that a plugin is given; the rest of what a kubeconfig states is no plugin's. */
+/** The secrets in the settings of an auth provider and in the environment for a plugin; no plugin is given the rest of a kubeconfig. */
 function statedSecrets(user: User): string[] {
   const { exec, authProvider } = userWithPlugin.safeParse(user).data ?? {}
   const { env } = pluginCommand.safeParse(exec ?? authProvider?.config?.exec).data ?? {}

@@ -30,7 +30,7 @@ interface StatedContext {
   readonly cluster: string
   /** URL of the API server. */
   readonly server: string
-  /** Of certificates and keys; some tools keep them in folders of their own. */
+  /** The paths of files with certificates and keys; some tools keep them in folders of their own. */
   readonly files: readonly string[]
 }
 

@@ -55,7 +55,7 @@ export interface Refusal {
   readonly fitsAlone: boolean
 }
 
-/** By priority, then by age; the key only keeps the order steady. */
+/** Orders requests by priority, then by age; the key only keeps the order steady. */
 export function byRank(a: StartRequest, b: StartRequest): number {
   return (
     priorityWeights[b.priority] - priorityWeights[a.priority] ||
@@ -156,7 +156,7 @@ interface Served {
   readonly spareBytes: number
 }
 
-/** Of those ahead of this one, or of all that wait. */
+/** The waiting starts that would be admitted: those ahead of `before` in the queue, or without it all of them. */
 function served(situation: Situation, before?: StartRequest): Served {
   const { machine, holds, waiting } = situation
   const roomNow = roomOfAll(situation)

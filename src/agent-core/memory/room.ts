@@ -34,7 +34,7 @@ export interface SharedMemory {
   readonly keys: readonly string[]
 }
 
-/** By how many bytes something does not fit; 0 where it does. */
+/** The bytes that are missing for something to fit; 0 where it fits. */
 export interface Shortage {
   /** Beyond its Model's own budget. */
   readonly own: number

@@ -48,7 +48,7 @@ export type WayToFit =
   | { readonly kind: 'quit'; readonly apps: readonly string[]; readonly sentence: string }
   | {
       readonly kind: 'budget'
-      /** Whose budget: the machine's, or the Model's where that is the limit. */
+      /** The owner of the budget that is the limit. */
       readonly of: 'machine' | 'model'
       readonly bytes: number
       /** Needed first, where the GPU may not hold so much. */
@@ -101,7 +101,7 @@ function mostSlots(misfit: Misfit, current: number): ServerChange | undefined {
   return slots === undefined ? undefined : { slots }
 }
 
-/** By bisection, so that what does not fit at one number must not fit at any larger one. */
+/** The largest number that fits, by bisection: what does not fit at one number must not fit at any larger one. */
 function largestThat(holds: (value: number) => boolean, range: { from: number; to: number }): number | undefined {
   if (range.to < range.from || !holds(range.from)) return undefined
   let low = range.from

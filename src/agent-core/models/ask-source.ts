@@ -15,7 +15,7 @@ interface How {
 
 export type AskContext = ResolveContext &
   How & {
-    /** Whom the bytes belong to where something secret is sent for them: see `owners`. */
+    /** The owner of the bytes if something secret is sent to fetch them: see `owners`. */
     readonly owner: string
   }
 

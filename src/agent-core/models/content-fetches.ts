@@ -25,7 +25,7 @@ export interface ContentFetchesOptions {
 }
 
 export interface OwnedRequest extends FileRequest {
-  /** Whom the bytes will belong to: nobody else shares the download. */
+  /** The owner that the bytes will have: see `owners`. Requests of other owners do not share the download. */
   readonly owner: string
   /** The Hub states `sha256`, so that the same content under another address, as that of a later commit, is the same download. */
   readonly isVouchedFor: boolean

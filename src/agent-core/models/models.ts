@@ -78,7 +78,7 @@ export interface ModelsOptions extends Partial<Pick<RemoteOptions, ForRemote | F
   onChange?: () => void
   /** Undefined while it is not known which services there are. */
   users?: () => readonly ModelUser[] | undefined
-  /** By servers that run, and by those that are about to be started. */
+  /** Files of servers that run, and of those that are about to be started. */
   filesInUse?: () => readonly LoadedFiles[]
   /** For tests: how many downloads run at a time. */
   downloadsAtOnce?: number

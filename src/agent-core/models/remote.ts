@@ -60,7 +60,7 @@ export type RemoteRequest = Omit<ModelRequest, 'name'> & Partial<Pick<ModelReque
 
 /** The files that a source means now. */
 export interface OwnedSource extends RemoteSource {
-  /** Whom their bytes belong to: see `owners`. */
+  /** The owner of their bytes: see `owners`. */
   readonly owner: string
 }
 
@@ -129,7 +129,7 @@ export class Remote implements AsyncDisposable {
     }
   }
 
-  /** Whose contents a request may have besides everybody's, in the order in which they count. */
+  /** The owners whose contents a request may use besides everybody's, the preferred first. */
   ownersFor({ namespace, name, secret }: ModelRequest): string[] {
     if (namespace === '') return [owners.hubLogin, owners.person]
     const own = [owners.model(namespace, name), namespace]

@@ -137,7 +137,7 @@ export function hubAddressIn(source: string, endpoint: string): HubAddress | und
   return parsed.kind === 'http' ? hubAddressOf(parsed.url, endpoint) : undefined
 }
 
-/** With the login of the request. Throws ModelError. */
+/** The client of the Hub, with the login of the request. Throws ModelError. */
 export async function hubClient({ source }: WantedModel, context: ResolveContext): Promise<HubClient> {
   const { hubEndpoint: endpoint, transport, token, namespace, signal, offline } = context
   const { allowInsecureLoopback, isOwnServer } = context

@@ -7,7 +7,7 @@ import { parseModelSource, sourceDigest } from './source.ts'
 
 /** One of the files of a split GGUF, as `llama-gguf-split` names them: `<stem>-00001-of-00003.gguf`. */
 interface Shard {
-  /** With its folder. */
+  /** The path up to the number, with its folder. */
   readonly stem: string
   /** From 1. */
   readonly index: number
@@ -379,7 +379,7 @@ function noSuchFile({ all, place }: Listing<Candidate>, path: string, where: str
 /** What files of weights are called. */
 export const isWeightsName = (path: string): boolean => /\.(?:gguf|safetensors)$/i.test(path)
 
-/** With sizes, as many as a sentence can hold; of a folder of this machine nothing but models. */
+/** Lists files with their sizes, as many as fit a sentence; of a folder on this machine only models. */
 function listed(candidates: readonly Candidate[], { isLocal }: Place): string {
   const files = isLocal
     ? candidates.filter(({ path }) => isWeightsName(path.replace(/ and \d+ more parts$/, '')))

@@ -33,7 +33,7 @@ export function fragmentFor(user: SudoUser): string {
   return `# Metalbar reads the power of this Mac with these command lines and no other, without a password.\n# metal-agent power remove takes this file away.\n${rules.join('')}`
 }
 
-/** By number where the name could mean something else in a rule: a name in capitals is an alias, and others need escapes. */
+/** The user as a rule names them: by number if the name could mean something else there, as an alias in capitals or a name that needs escapes does. */
 const sudoersUser = ({ name, id }: SudoUser): string => (/^[a-z_][a-z0-9_.-]{0,62}$/.test(name) ? name : `#${id}`)
 
 export interface SudoLeave {

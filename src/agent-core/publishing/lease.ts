@@ -151,7 +151,7 @@ export class NodeLease {
     return `${this.#untold} The Lease ${this.#shown} is held by another agent, ${holder}: give one of the two machines another name. This agent takes it over once the other has been silent for ${deadAfterMs / 1_000} s.`
   }
 
-  /** By how long its time of renewal has stood still on this machine's clock, whatever time it is. */
+  /** Whether its time of renewal has not changed for too long on this machine's clock. What time it says does not matter. */
   #isStale({ metadata: { uid }, spec: { renewTime } }: Lease): boolean {
     this.#others.observe(uid, renewTime ?? '')
     return this.#others.silentMs(uid) >= deadAfterMs

@@ -16,9 +16,9 @@ export interface LocalCluster {
 }
 
 type Kind = LocalCluster & {
-  /** Of contexts and clusters, as its tool writes them. */
+  /** Matches the names of contexts and clusters, as its tool writes them. */
   readonly names: RegExp
-  /** Of the API server. */
+  /** Matches the host of the API server. */
   readonly hosts?: RegExp
   readonly folder?: string
   /** Networks that it makes with this address range. */

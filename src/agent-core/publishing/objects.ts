@@ -57,7 +57,7 @@ export interface Publication {
   readonly heartbeat: string
   /** Empty = not stated. */
   readonly agentVersion: string
-  /** Of the slice, besides those of every agent. */
+  /** Annotations of the slice besides those that every agent writes. */
   readonly annotations: Readonly<Record<string, string>>
   /** Undefined = released: any agent may take the slice. */
   readonly claim: Claim | undefined
@@ -123,10 +123,10 @@ export const directNaming: Naming = {
 
 const relayServicePort = 8443
 
-/** Of the Service and the EndpointSlice by which LLMKube's relay finds the ingress. */
+/** The name of the Service and the EndpointSlice by which LLMKube's relay finds the ingress. */
 export const relayNameOf = (inferenceService: string): string => `${serviceNameOf(inferenceService)}-agent`
 
-/** LLMKube's relay asks the ingress of this machine; `pin`: of its certificate, undefined where the slice is to tell none. */
+/** LLMKube's relay asks the ingress of this machine. `pin` gives the pin of its certificate, or undefined if the slice must not have one. */
 export const relayNaming = (port: () => number, pin: (target: PublishTarget) => string | undefined): Naming => ({
   nameOf: relayNameOf,
   servicePortsOf: () => [{ name: 'https', port: relayServicePort, targetPort: port() }],

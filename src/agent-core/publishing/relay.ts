@@ -9,7 +9,7 @@ import type { PublishMode } from '../../contract/settings-table.ts'
 import { type PublishTarget, serviceNameOf } from './objects.ts'
 import { isRelayed } from './service.ts'
 
-/** By which of the two a service is published. `both`: the relay's objects are there, and pods still come directly. */
+/** The way a service is published. `both`: the relay's objects exist, and pods still connect directly. */
 export type Way = 'direct' | 'both' | 'relay'
 
 export interface WayFacts {

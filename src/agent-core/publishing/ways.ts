@@ -15,7 +15,7 @@ import { done, type WriteResult } from './writes.ts'
 /** Where LLMKube's relays reach this machine. It is opened for the first service that is told. */
 export interface Ingress {
   readonly port: number
-  /** Of its certificate; undefined while it has none. */
+  /** The pin of its certificate; undefined while it has none. */
   readonly pin: string | undefined
   readonly state: DoorState
   /** This agent may not read the token of the namespace's relays, and lets none of them in. */
@@ -55,7 +55,7 @@ export class WaysToPublish implements AsyncDisposable {
   /** When what goes beside a direct publication, or has to be given up, is tried again. */
   readonly #besideAt = new Map<string, number>()
   readonly #ways = new Map<string, Way>()
-  /** By namespace and Service: the slices of its relay that have a Pod which is ready. */
+  /** The names of the relay's slices with a ready Pod, by namespace and Service. */
   readonly #relaySlices = new Map<string, Set<string>>()
   readonly #unsubscribe: () => void
   /** When what was published for a relay goes that is in use no longer, in monotonic milliseconds; until then it tells no pin. */
@@ -82,7 +82,7 @@ export class WaysToPublish implements AsyncDisposable {
     })
   }
 
-  /** By which way the service is published, as far as this machine has its claim. */
+  /** The way the service is published; undefined while this machine does not hold its claim. */
   wayFor(key: string): Way | undefined {
     return this.#ways.get(key)
   }

@@ -186,7 +186,7 @@ function uidOfLeftovers({ slices, services }: Caches, namespace: string, name: s
   return ''
 }
 
-/** Whatever the answer to a start depends on that a person can change. */
+/** Text of everything that a person can change and that decides whether a server may start. */
 export function desiredKey({ digest, model, spec }: DesiredServer): string {
   const { memoryBudget, memoryFraction } = model.hardware ?? {}
   return JSON.stringify([digest, memoryBudget, memoryFraction, spec.priority, spec.contextSize])

@@ -269,14 +269,14 @@ export class Reconciler {
     this.#changedModels.clear()
   }
 
-  /** Whom a published object was made for, and who waits for its name. */
+  /** Enqueues the service that a published object was made for, and those that wait for its name. */
   #enqueueOwner(object: Named | undefined): void {
     const name = object?.metadata.labels[labels.inferenceService]
     if (object && name !== undefined) this.enqueue(keyOf(object.metadata.namespace, name))
     this.#enqueueSharers(object)
   }
 
-  /** Every InferenceService whose Service has this object's name. */
+  /** Enqueues every InferenceService whose Service has this object's name. */
   #enqueueSharers(object: Named | undefined): void {
     if (!object) return
     for (const { namespace, name } of this.#names.sharing(object.metadata)) this.enqueue(keyOf(namespace, name))

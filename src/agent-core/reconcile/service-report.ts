@@ -75,6 +75,6 @@ export function serviceReport(
   }
 }
 
-/** By its specification, or by a person on this machine. */
+/** Whether its specification, or a person on this machine, protects it from eviction. */
 export const isProtected = (unloadReasons: UnloadReasons, service: InferenceService | undefined): boolean =>
   service !== undefined && (service.spec.value.evictionProtection || unloadReasons.isProtected(service.metadata.uid))

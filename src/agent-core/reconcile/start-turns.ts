@@ -16,7 +16,7 @@ const usualGatherMs = 10_000
 const usualServedMs = 60_000
 
 interface WaitingStart {
-  /** Of the server that is to start: another one may be smaller. */
+  /** The digest of the server that is to start. A changed specification may make it smaller, so it asks again. */
   readonly digest: string
   /** An unknown need counts as the largest. */
   readonly needBytes: number
@@ -86,9 +86,9 @@ export class StartTurns implements Disposable {
 
   /** This service is not to start, or cannot: others no longer wait for it. */
   forget(key: string): void {
-    const isFirst = this.#waiting.delete(key)
+    const wasWaiting = this.#waiting.delete(key)
     if (key === this.#current && this.#served === undefined) this.#pass()
-    else if (isFirst) this.#wake()
+    else if (wasWaiting) this.#wake()
   }
 
   forgetWhere(isLeft: (key: string) => boolean): void {

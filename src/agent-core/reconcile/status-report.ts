@@ -195,7 +195,7 @@ function isOursToTell({ plan, observed }: ReportInputs): boolean {
   return claim !== 'unknown' && claim !== 'foreign' && claim !== 'unclaimed' && claim !== 'overwritten'
 }
 
-/** Of a service that is not served; undefined where the cluster has no word for it. */
+/** The schedulingStatus of a service that is not served; undefined where LLMKube has no word for it. */
 export function schedulingStatusOf(
   { reason }: Pick<Plan, 'reason'>,
   { fetch }: Pick<Observation, 'fetch'>,

@@ -20,7 +20,7 @@ interface ArgumentRefusal {
 /** The flags of a runtime, each with a judgement. */
 export interface ServerFlags {
   readonly table: FlagTable
-  /** Whose `--help` says how they are written. */
+  /** The program whose `--help` says how they are written. */
   readonly program: string
   /** What a person installs to have the program. */
   readonly product: string

@@ -114,7 +114,7 @@ async function ended({ key, groupId, leaderStartTime }: Leftover, { platform, lo
   return `Processes that an earlier server of ${key} left behind (process group ${groupId}) could not be ended.`
 }
 
-/** What a server is called that serves we do not know what, or was started for another login: it is replaced in good order. */
+/** The digest of a server of which it is not known what it serves, or that was started for another login session: it is replaced in good order. */
 export const unknownDigest = ''
 
 /** The processes found on this host. */
@@ -126,7 +126,7 @@ export interface Sight {
   readonly workplaces: readonly Workplace[]
   /** Real paths: only our servers work in such a folder and write their output there. */
   readonly folders: ServerFolders
-  /** By pid: what servers say of themselves in their environment. */
+  /** The digests that servers have in their environment, by pid. */
   readonly digests: ReadonlyMap<number, string>
 }
 

@@ -8,7 +8,7 @@ import type { Evidence, Exit, ExitCause, Hang, MemoryAtEnd } from './server-stat
 /** An end, and what may say why. */
 export interface CrashClues extends Exit, Evidence {
   readonly executable: string
-  /** Of its runtime; absent where that is not known. */
+  /** Advice of its runtime; absent where the runtime is not known. */
   readonly advice?: RuntimeAdvice | undefined
   readonly outOf: 'start' | 'serving'
   readonly system: 'darwin' | 'linux'

@@ -41,7 +41,7 @@ export interface Daemon {
   /** As people know it, with where it listens. */
   readonly title: string
   readonly version: (signal: AbortSignal) => Promise<string>
-  /** With each of its requests, as a Bearer token; undefined where it is not known to ask for one. As of the last question. */
+  /** The Bearer token for each request, as of the last question; undefined where it is not known to ask for one. */
   readonly apiKey?: string | undefined
   /** Resolves with the name that the model has there, once it is in memory. An abort ends the wait. */
   readonly hold: (content: DaemonContent, options: HoldOptions) => Promise<string>

@@ -194,7 +194,7 @@ export class Omlx implements Daemon {
     return this.#http.parsed(schema, await this.#ask({ method: 'GET', path, signal, withinMs: answerWithinMs }), path)
   }
 
-  /** With the key, as it is now. */
+  /** Asks with the key that counts now. */
   async #ask(question: Question): Promise<Answer> {
     if (!this.#isOmlx) await this.#requireOmlx(question.signal)
     const file = this.#settingsFile
@@ -255,7 +255,7 @@ const bearer = (key: string | undefined) => (key === undefined ? {} : { authoriz
 const settingsIn = (base: string): string => join(base, 'settings.json')
 const modelsIn = (home: string): string => join(home, 'models')
 
-/** By the name of the folder, where no other folder has it. Nothing is changed where it is there already. */
+/** Makes a link to the folder under its name, unless another folder has that name. An existing link is left as it is. */
 async function linkInto(models: string, folder: string): Promise<void> {
   const name = nameOf(folder).replace(/^\.+/, '')
   const mark = createHash('sha256').update(folder).digest('hex').slice(0, 8)
@@ -287,7 +287,7 @@ export async function prepareOmlx(home: string): Promise<void> {
   await mkdir(modelsIn(home), { mode: 0o700 })
 }
 
-/** With settings of its own, which a person may change on its page. */
+/** Starts it with a folder of its own for settings, which a person may change on its page. */
 export const omlxArguments = ({ host, port, home }: DaemonAddress & { readonly home: string }): string[] => [
   ...['serve', '--base-path', home, '--model-dir', modelsIn(home)],
   ...['--host', host, '--port', String(port)],

@@ -72,7 +72,7 @@ export async function listenWithin(options: BoundedServerOptions): Promise<Bound
   return { ok: true, server: { port, close, [Symbol.asyncDispose]: close } }
 }
 
-/** With a sentence, and without the connection. */
+/** Refuses with a sentence, and closes the connection. */
 export function refuse(response: ServerResponse, status: number, error: string): void {
   response.writeHead(status, { 'content-type': 'application/json', connection: 'close' })
   response.end(`${JSON.stringify({ error })}\n`)

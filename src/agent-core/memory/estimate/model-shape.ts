@@ -8,7 +8,7 @@ interface WindowPattern {
   readonly denseFirst?: true
   /** Where the header names none. */
   readonly window?: number
-  /** Whatever the header names. */
+  /** The window, whatever the header says. */
   readonly fixedWindow?: number
   /** Windows only in models of so many layers. */
   readonly onlyWithLayers?: number

@@ -23,7 +23,7 @@ export const isS3Login = (credentials: object | undefined): credentials is S3Log
 const keyNames = ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY'] as const
 const bothKeys = keyNames.join(' and ')
 
-/** With what the Model's Secret says. Throws ModelError where that makes no sense. */
+/** The login that the Model's Secret gives. Throws ModelError where the Secret makes no sense. */
 export function s3Login({ bucket }: Pick<BucketAddress, 'bucket'>, secret: SourceSecret | undefined): S3Login {
   const region = stated(secret, 'AWS_REGION', /^[a-z0-9-]{1,40}$/, 'a region, as in eu-central-1') ?? 'us-east-1'
   const endpoint = endpointOf(secret)

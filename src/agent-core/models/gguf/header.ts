@@ -11,13 +11,13 @@ const firstBytes = 1024 ** 2
 const maxKeys = 1_024
 /** A mixture of experts that was never merged has some 50,000. */
 const maxTensors = 131_072
-/** Of a key or a tensor; llama.cpp takes 63 of a tensor. */
+/** The longest name of a key or a tensor. llama.cpp accepts 63 bytes for a tensor. */
 const maxNameBytes = 256
 /** GGML_MAX_DIMS */
 const maxDimensions = 4
 /** The lengths of name and dimensions, type and offset of the smallest tensor. */
 const minTensorBytes = 24
-/** The longest text that is kept: names and addresses are shorter, chat templates and licences nobody asks for. */
+/** The longest text that is kept. Names and addresses are shorter; chat templates and licences are longer, and nothing here reads them. */
 const maxTextBytes = 1_024
 /** The longest list that is kept: lists by layer are shorter. */
 const maxItems = 512

@@ -45,7 +45,7 @@ export interface InventoryOptions {
   readonly store: Store
   /** Undefined while it is not known which services there are. */
   readonly users: () => readonly ModelUser[] | undefined
-  /** By servers that run, and by those that are about to be started. */
+  /** Files of servers that run, and of those that are about to be started. */
   readonly filesInUse: () => readonly LoadedFiles[]
   /** Models that are being fetched. */
   readonly fetching: () => ReadonlySet<string>
@@ -151,8 +151,8 @@ export class Inventory {
   }
 
   /**
-   * Deletes the contents of its source but that at `path`, by default the newest, where nobody else needs them. What a person pulled or put
-   * into the store only a person deletes.
+   * Deletes all contents of the source except the one at `path` (without it: except the newest) and those that other Models or running servers
+   * need. Only a person deletes what a person pulled or put into the store.
    */
   async dropOthers(wanted: Wanted, path?: string): Promise<void> {
     const { store, log } = this.#options

@@ -1,6 +1,6 @@
 /**
- * Whom stored bytes belong to: decided by what was sent to fetch them, never by what a server says of them. A namespace owns what it fetched
- * with something secret, by its name: whoever makes a deleted namespace anew owns what is left of it.
+ * The owners that stored bytes can have, decided by what was sent to fetch them and never by what a server says of them. What a namespace fetched
+ * with something secret belongs to the name of the namespace: whoever creates a deleted namespace again owns what is left of it.
  */
 export const owners = {
   /** Nothing secret was sent for it, or it lay in the store already. */
@@ -13,13 +13,13 @@ export const owners = {
   model: (namespace: string, model: string): string => `${namespace}+${model}`,
 } as const
 
-/** The folder of what is not everybody's begins with it; no Model can be called so. */
+/** The first character of the folder of every owner but everybody; no Model's name can begin with it. */
 const mark = '@'
 
 /** Relative to the store, for the path of a Model's folder; empty = the store itself. */
 export const folderOfOwner = (owner: string): string => (owner === owners.everybody ? '' : mark + owner)
 
-/** By the first element of a path below the store. */
+/** The owner, by the first element of a path below the store. */
 export const ownerOfFolder = (name: string): string => (name.startsWith(mark) ? name.slice(1) : owners.everybody)
 
 /** Whether a Model of the namespace may name the files by their paths. `''` = the person at this machine. */

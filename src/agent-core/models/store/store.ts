@@ -44,7 +44,7 @@ export interface Wanted {
   readonly source: string
   /** See `selectionDigest`. */
   readonly digest: string
-  /** Whose contents it may have besides everybody's, in the order in which they count. */
+  /** The owners whose contents it may use besides everybody's, the preferred first. */
   readonly owners: readonly string[]
 }
 
