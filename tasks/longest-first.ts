@@ -7,7 +7,6 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
 const longest = [
   'window/states',
   'security/traced-agent',
-  'security/waiting',
   'shell/menu-bar',
   'agent/bad-input',
   'agent/commands',
