@@ -111,10 +111,11 @@ describe('a cluster', () => {
     const server = createServer().listen(0, '127.0.0.1')
     await once(server, 'listening')
     onTestFinished(() => void server.close())
-    const begun = performance.now()
+    let asked = 0
+    server.on('connection', () => (asked += 1))
     const port = (server.address() as AddressInfo).port
     const found = await look({ server: `https://127.0.0.1:${port}`, ca: real().connection.ca, token: 't' }, 'default')
-    expect(performance.now() - begun).toBeLessThan(10_000)
+    expect(asked).toBe(1)
     expect(found['api-server']).toMatchObject({
       verdict: 'fail',
       says: expect.stringContaining('no answer within 5 s') as string,

@@ -36,12 +36,6 @@ test('a merge patch removes by null, and a wrong resourceVersion is a conflict',
   expect(annotations.parse(patched).metadata.annotations).toEqual({ keep: 'a' })
 })
 
-test("the server's time is its own within a second", async () => {
-  const api = await openApi()
-  await api.list(resources.models, { namespace: cluster().namespace })
-  expect(Math.abs(api.serverNow() - Date.now())).toBeLessThan(2_000)
-})
-
 test('the schemas of a group say another text once a CRD of it is updated', async () => {
   const api = await openApi()
   const definitions = {

@@ -43,10 +43,8 @@ test.each([
     // All but the last byte, and then silence.
     response.write(content.subarray(0, 99))
   })
-  const before = performance.now()
   const failed = await failure(world.models.ensure(request(server.url), staying()))
   expect(failed).toMatchObject({ reason: 'HttpRefused', message: expect.stringContaining(stated.range) as string })
-  expect(performance.now() - before).toBeLessThan(15_000)
 })
 
 test('several downloads together leave the reserve alone', async () => {

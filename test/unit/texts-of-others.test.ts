@@ -14,11 +14,14 @@ import { isSecretName } from '../../src/agent-core/util/redact.ts'
 import { guessCause } from '../../src/agent-core/servers/crash-cause.ts'
 import { findFirstError } from '../../src/agent-core/servers/crash-cause.ts'
 import { judgeArguments } from '../../src/agent-core/runtimes/argument-policy.ts'
+import { threadMs } from '../support/processor-time.ts'
 
 /** Lengths at which a function that takes exponential, cubic or quadratic time gives itself away long before a test would hang. */
 const lengths = [16, 20, 24, 28, 32, 40, 48, 64, 512, 4_096, 16_384, 65_536]
-/** Ten times what the slowest of them takes, so that a machine which does something else besides fails nothing; a quadratic one takes seconds. */
-const allowedMs = (length: number): number => 40 + length * 0.002
+/** What it may take from one length to the next beyond what their ratio asks for; a quadratic one takes four times that at the last. */
+const slack = 2.5
+/** What is not told from noise, in milliseconds. */
+const noiseMs = 4
 
 const functions: Readonly<Record<string, (text: string) => unknown>> = {
   cleanText,
@@ -59,14 +62,20 @@ const pieces = [
   ...['Q4_', 'UD-Q4', 'mmproj', '.gguf', '-00001-of-', 'error', "tensor '", 'failed to allocate ', '--', '../'],
 ]
 
-/** The first length for which it takes longer than it may. */
+/** The first length for which it takes longer than that before it explains, three times in a row. */
 function slowAt(run: (text: string) => unknown, [start, repeated, end]: readonly [string, string, string]) {
+  let [lengthBefore, msBefore] = [lengths[0] ?? 0, 0]
   return lengths.find((length) => {
     const text = start + repeated.repeat(length / repeated.length) + end
-    const before = process.threadCpuUsage()
-    run(text)
-    const { user, system } = process.threadCpuUsage(before)
-    return (user + system) / 1_000 > allowedMs(length)
+    const allowedMs = (slack * Math.max(noiseMs, msBefore) * length) / lengthBefore
+    lengthBefore = length
+    msBefore = Infinity
+    for (let tries = 0; tries < 3 && msBefore > allowedMs; tries += 1) {
+      const before = threadMs()
+      run(text)
+      msBefore = Math.min(msBefore, threadMs() - before)
+    }
+    return msBefore > allowedMs
   })
 }
 

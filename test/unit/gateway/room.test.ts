@@ -150,25 +150,30 @@ test('its process is told from the gateway of another state folder and from any 
   expect(await Promise.all(asked)).toEqual([true, false, false])
 })
 
-test('one that is killed is back soon, and one that goes on ending ever later', { timeout: 60_000 }, async () => {
-  const gateway = room()
-  await listening(gateway)
-  const { pid } = said('started the gateway')[0] ?? {}
-  const began = performance.now()
-  kill(pid)
-  await eventually(async () => (await status().catch(() => 0)) === 200)
-  const backMs = performance.now() - began
-  const noticedMs = Number(said('the gateway ended')[0]?.['at']) - began
-  // The built command is back in 120 to 220 ms (`make bench`); the source, which is stripped of its types first, in 350 to 610 ms.
-  expect({ noticed: noticedMs < 500, back: backMs < 3_000 }).toEqual({ noticed: true, back: true })
-  await eventually(() => said('started the gateway').length === 2)
-  const again = performance.now()
-  kill(said('started the gateway')[1]?.['pid'])
-  await eventually(async () => (await status().catch(() => 0)) === 200)
-  expect(performance.now() - again).toBeGreaterThan(900)
-  await gateway.end()
-  await expect(status()).rejects.toThrow('fetch failed')
-})
+test(
+  'one that is killed is started again at once, and one that goes on ending ever later',
+  { timeout: 60_000 },
+  async () => {
+    const startedAt: number[] = []
+    const gateway = room({
+      command: () => (startedAt.push(performance.now()), Promise.resolve([process.execPath, entry])),
+    })
+    const killed = async (): Promise<number> => {
+      await eventually(async () => (await status().catch(() => 0)) === 200)
+      await eventually(() => said('started the gateway').length === startedAt.length)
+      const began = performance.now()
+      kill(said('started the gateway').at(-1)?.['pid'])
+      const starts = startedAt.length
+      return (await eventually(() => startedAt[starts])) - began
+    }
+    const [first, second] = [await killed(), await killed()]
+    // The first waits for nothing, and the second for a second: as much as a busy machine may be late.
+    expect([second > 900, first < second / 2]).toEqual([true, true])
+    await eventually(async () => (await status().catch(() => 0)) === 200)
+    await gateway.end()
+    await expect(status()).rejects.toThrow('fetch failed')
+  },
+)
 
 test('a port that is taken is told with who has it, and used as soon as it is free', async () => {
   const squatter = createServer()

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { MemoryBook } from '../../../src/agent-core/memory/book.ts'
 import type { MachineMemory, StartRequest } from '../../../src/agent-core/memory/decide.ts'
+import { growsNoFaster, growth } from '../../support/processor-time.ts'
 
 const gb = 1e9
 
@@ -417,41 +418,32 @@ describe('the queue', () => {
 })
 
 describe('thousands of waiting starts', () => {
-  const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0
-
-  const cpuMs = (work: () => void): number => {
-    const before = process.threadCpuUsage()
-    work()
-    const { user, system } = process.threadCpuUsage(before)
-    return (user + system) / 1_000
-  }
-
-  /** What it takes to ask for every place, and to hear that pressure has passed, in milliseconds of processor time. */
-  function timesOf(count: number, budget: number): readonly [places: number, news: number] {
-    const { book, freed } = bookWith({ budget, available: 10 * count, pressure: 'critical' })
-    for (let at = 0; at < count; at += 1) book.admit(request(`ns/${at}`, 1, { since: at }))
-    const keys = [...book.places.keys()]
-    const runs = Array.from({ length: 9 }, () => {
-      book.observe({ pressure: 'critical' })
-      let places: (number | undefined)[] = []
-      const ofPlaces = cpuMs(() => (places = keys.map((key) => book.places.get(key))))
-      expect(places).toEqual(keys.map((_, at) => at + 1))
-      const ofNews = cpuMs(() => book.observe({ pressure: 'normal' }))
-      expect(freed.at(-1)).toHaveLength(Math.min(count, budget))
-      return [ofPlaces, ofNews] as const
-    })
-    return [median(runs.map(([ofPlaces]) => ofPlaces)), median(runs.map(([, ofNews]) => ofNews))]
+  function waiting(count: number, budget: number) {
+    const room = bookWith({ budget, available: 10 * count, pressure: 'critical' })
+    for (let at = 0; at < count; at += 1) room.book.admit(request(`ns/${at}`, 1, { since: at }))
+    return { ...room, keys: [...room.book.places.keys()] }
   }
 
   test.each([
     ['of which few fit', 10],
     ['that all fit', 10_000],
-  ])('%s, take time as they are many, and not as their square', (_, budget) => {
-    const before = timesOf(500, budget)
-    const ofFourTimesAsMany = timesOf(2_000, budget)
-    // What takes less than half a millisecond is not told from noise.
-    for (const [asked, ms] of ofFourTimesAsMany.entries()) {
-      expect(ms / Math.max(0.5, before[asked] ?? 0)).toBeLessThan(10)
+  ])('%s, take time as they are many, and not as their square', async (_, budget) => {
+    const places = (count: number) => {
+      const { book, keys } = waiting(count, budget)
+      return () => {
+        book.observe({ pressure: 'critical' })
+        expect(keys.map((key) => book.places.get(key)).at(-1)).toBe(count)
+      }
     }
+    const news = (count: number) => {
+      const { book, freed } = waiting(count, budget)
+      return () => {
+        book.observe({ pressure: 'critical' })
+        book.observe({ pressure: 'normal' })
+        expect(freed.at(-1)).toHaveLength(Math.min(count, budget))
+      }
+    }
+    expect(await growth(500, places)).toBeLessThan(growsNoFaster)
+    expect(await growth(500, news)).toBeLessThan(growsNoFaster)
   })
 })

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
 import { type Choice, type Place, quantizationOf, selectFiles } from '../../../src/agent-core/models/selection.ts'
+import { growsNoFaster, growth } from '../../support/processor-time.ts'
 
 const place: Place = { name: 'org/repo', naming: (path) => `hf://org/repo/${path}`, isLocal: false }
 
@@ -288,15 +289,19 @@ test('whatever a repository holds, a choice is made of its files or refused in o
 
 describe('many files', () => {
   const listing = Array.from({ length: 20_000 }, (_, at) => `M-${at}.gguf`)
-  const parts = Array.from({ length: 1_000 }, (_, at) => `M-${String(at + 1).padStart(5, '0')}-of-01000.gguf`)
+  const parts = (length: number) =>
+    Array.from({ length }, (_, at) => `M-${String(at + 1).padStart(5, '0')}-of-${String(length).padStart(5, '0')}.gguf`)
 
   test.each([
-    ['1,000 names among 20,000 files', listing, { files: listing.slice(-1_000) }],
-    ['all parts of one model by name, among many others', [...listing, ...parts], { files: parts }],
-  ])('%s are found in a moment', (_, all, choice) => {
-    const before = process.threadCpuUsage()
-    expect(select(all, choice)).toMatchObject({ files: choice.files })
-    expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(250)
+    ['a twentieth of all files', (count: number) => listing.slice(-count)],
+    ['all parts of one model, among many others', parts],
+  ])('of which the names are %s are found in a time that grows as they do', async (_, namesOf) => {
+    const found = (count: number) => {
+      const files = namesOf(count)
+      const all = [...new Set([...listing.slice(-20 * count), ...files])]
+      return () => expect(select(all, { files }).files).toHaveLength(count)
+    }
+    expect(await growth(250, found)).toBeLessThan(growsNoFaster)
   })
 
   test('more than any model has are refused with what to do', () => {

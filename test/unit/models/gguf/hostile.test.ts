@@ -8,7 +8,7 @@ import { maxHeaderBytes, readHeader } from '../../../../src/agent-core/models/gg
 import { writeLlamaGguf, writeLlamaShards } from '../../../support/gguf-writer.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
-test('2,000 mutated headers give a header or one sentence, in bounded time', async () => {
+test('2,000 mutated headers give a header or one sentence, after few reads', async () => {
   const seed = Number(process.env['METALBAR_SEED'] ?? randomInt(2 ** 31))
   process.stdout.write(`seed of the mutated headers: METALBAR_SEED=${seed}\n`)
   const originals = await realHeaders()
@@ -70,12 +70,24 @@ test('names made to break an object are plain text in the header', async () => {
   expect([...(await read(bytes, true)).metadata.keys()]).toEqual(['__proto__', '\u001b[2J\n'])
 })
 
-const read = (bytes: Buffer, sizeKnown: boolean) =>
-  readHeader({
+/** From 1 MiB to 64 MiB, by half as much again. */
+const mostReads = 12
+
+async function read(bytes: Buffer, sizeKnown: boolean) {
+  let reads = 0
+  return readHeader({
     name: 'hostile.gguf',
     fileBytes: sizeKnown ? bytes.length : undefined,
-    read: (wanted) => Promise.resolve(bytes.subarray(0, wanted)),
+    read: (wanted) => {
+      reads += 1
+      expect({ wanted: wanted <= 1.5 * maxHeaderBytes, reads: reads <= mostReads }).toEqual({
+        wanted: true,
+        reads: true,
+      })
+      return Promise.resolve(bytes.subarray(0, wanted))
+    },
   })
+}
 
 const outcomes = {
   'not GGUF': /not a GGUF file/,
@@ -86,7 +98,6 @@ const outcomes = {
 
 /** Which refusal it is, or `a header`; fails on anything else, and on a sentence that is none. */
 async function outcomeOf(bytes: Buffer, sizeKnown: boolean): Promise<string | undefined> {
-  const beganAt = performance.now()
   try {
     await read(bytes, sizeKnown)
     return 'a header'
@@ -94,9 +105,6 @@ async function outcomeOf(bytes: Buffer, sizeKnown: boolean): Promise<string | un
     if (!(error instanceof GgufError)) throw error
     expect(error.message).toMatch(/^hostile\.gguf \P{C}+\.$/u)
     return Object.entries(outcomes).find(([, sentence]) => sentence.test(error.message))?.[0]
-  } finally {
-    // A thousand times what a real one takes: this machine may be busy.
-    expect(performance.now() - beganAt).toBeLessThan(5_000)
   }
 }
 
