@@ -41,7 +41,6 @@ test('Models with a thousand names each against listings of 20,000 files never h
   const ofMany = [{ files: names }, { files: shards }, { quantization: 'Q9' }, {}]
   const asked = [
     ...ofMany.map((choice) => ({ source: 'hf://org/many', ...choice })),
-    ...ofMany.map((choice) => ({ source: 'hf://org/many', ...choice })),
     ...ofMany.map((choice) => ({ source: 'hf://org/deep', ...choice })),
     ...[{ files: names }, {}].map((choice) => ({ source: local, ...choice })),
   ]
@@ -70,21 +69,13 @@ test('Models with a thousand names each against listings of 20,000 files never h
 
 const outcomes: ReadonlySet<string> = new Set(['FetchFailed', 'Refused'])
 
-const long = (piece: string): string => piece.repeat(16_384 / piece.length)
-
-test.each([
-  ['parameters that may be secret', long('?token')],
-  ['a parameter as long as the text', `?${long('sig')}`],
-  ['addresses with logins', long('a://b:')],
-  ['tokens', long('Bearer hf_')],
-  ['marks and spaces', long('\uFEFF \t')],
-])('an API server whose refusals are 16 KB of %s never holds the event loop', async (_, message) => {
+test('an API server whose refusals are 16 KB of parameters that may be secret never holds the event loop', async () => {
   await using sim = await KubeSim.start()
   await using watched = await watchedAgent({
     kubeconfig: sim.kubeconfig(),
     args: ['--llama-server', sampleServerPath],
   })
-  const fault = { kind: 'status', code: 403, reason: 'Forbidden', message } as const
+  const fault = { kind: 'status', code: 403, reason: 'Forbidden', message: '?token'.repeat(2_700) } as const
   sim.faults.add({ on: { resource: 'models' }, times: Infinity, fault })
   sim.breakWatches('gone')
   const { cluster } = await watched.agent.shows(

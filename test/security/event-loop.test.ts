@@ -15,7 +15,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { tinyModel } from '../support/tiny-model.ts'
 
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
-const fuzzed = 12
+const fuzzed = 4
 /** Of a machine that does much else besides. */
 const patienceMs = 150_000
 

@@ -139,7 +139,7 @@ test(
         await world.deleteService(name)
         await eventually(() => agent.view(name) === undefined)
       }),
-      { numRuns: 60 },
+      { numRuns: 25 },
     )
   },
 )

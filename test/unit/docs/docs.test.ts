@@ -1,16 +1,10 @@
 import { existsSync, globSync, readFileSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { describe, expect, test } from 'vitest'
-import { doctorChecks } from '../../../src/agent-core/doctor/checks.ts'
-import { MemoryBook } from '../../../src/agent-core/memory/book.ts'
-import { defaultFraction, resolveBudget } from '../../../src/agent-core/memory/budget.ts'
 import { flagTable } from '../../../src/cli/flags.ts'
 import { verbProgram } from '../../../src/cli/verbs.ts'
 import { anchorOf } from '../../../src/contract/doctor.ts'
-import { formatBytes } from '../../../src/contract/format.ts'
-import { appFindings } from '../../../src/main/system/app-doctor.ts'
 import { generatedPages } from '../../../tasks/docs.ts'
 
 const silent = { write: () => undefined }
@@ -48,65 +42,6 @@ test('the lists that pages have of the source are as it says; node tasks/docs.ts
   const pages = await generatedPages()
   expect(pages.length).toBeGreaterThan(2)
   for (const { text, wanted } of pages) expect(text).toBe(wanted)
-})
-
-describe('memory', async () => {
-  const page = await readFile(path.resolve(import.meta.dirname, '../../../docs/memory.md'), 'utf8')
-  const gib = 2 ** 30
-
-  function budgetOf(totalGib: number, gpuLimitGib?: number) {
-    const result = resolveBudget({
-      totalBytes: totalGib * gib,
-      platform: 'darwin',
-      ...(gpuLimitGib !== undefined && { gpuLimitBytes: gpuLimitGib * gib }),
-    })
-    if (!result.ok) throw new Error(result.message)
-    return result.budget
-  }
-
-  test('the table of budgets in docs/memory.md is what the agent works out', () => {
-    const rows = [...page.matchAll(/^\| (\d+) GiB +\| (\d+) % +\| ([\d.]+) GiB +\| ([\d.]+ GB) +\|$/gm)].map(
-      ([, total, percent, budget, shown]) => ({
-        total: Number(total),
-        percent: Number(percent),
-        budget: Number(budget),
-        shown,
-      }),
-    )
-    expect(rows.map(({ total }) => total)).toEqual([16, 24, 32, 36, 48, 64, 96, 128, 192, 512])
-    expect(rows).toEqual(
-      rows.map(({ total }) => {
-        const { bytes } = budgetOf(total)
-        return {
-          total,
-          percent: Math.round(defaultFraction(total * gib) * 100),
-          budget: Number((bytes / gib).toFixed(1)),
-          shown: formatBytes(bytes),
-        }
-      }),
-    )
-  })
-
-  test('the worked examples in docs/memory.md are what the agent says', () => {
-    const book = new MemoryBook(
-      { budgetBytes: budgetOf(48).bytes, availableBytes: 40e9, pressure: 'normal' },
-      () => undefined,
-    )
-    book.adopt({ key: 'ns/a', needBytes: 20e9, priority: 'normal' })
-    const answer = book.admit({
-      key: 'ns/b',
-      uid: 'b',
-      needBytes: 24e9,
-      priority: 'normal',
-      since: 0,
-      enforcement: 'enforce',
-    })
-    const said = [budgetOf(48).how, budgetOf(128).how, budgetOf(128, 96).how, answer.admitted ? '' : answer.message]
-    const quoted = [...page.matchAll(/(?:^> .*\n)+/gm)].map(([lines]) =>
-      lines.slice(2).trimEnd().replaceAll('\n> ', ' '),
-    )
-    expect(quoted.filter((sentence) => said.includes(sentence))).toEqual(said)
-  })
 })
 
 describe('from llmkube', () => {
@@ -160,48 +95,11 @@ describe('pages', () => {
     expect([...texts].flatMap(([name, text]) => broken(name, text))).toEqual([])
   })
 
-  /** `a{b,c}` is two paths, each of which has to be there. */
-  function expanded(name: string): string[] {
-    const [, before = '', choices, after = ''] = /^(.*?)\{([^}]*)\}(.*)$/.exec(name) ?? []
-    if (choices === undefined) return [name]
-    return choices.split(',').flatMap((choice) => expanded(`${before}${choice}${after}`))
-  }
-
-  const placesOf = (text: string): string[] =>
-    [...text.matchAll(/`((?:test|tasks|src|docs|bench)\/[^`\s]+)`/g)].flatMap(([, name = '']) => expanded(name))
-
-  test('every file of this repository that a page names is there', () => {
-    const named = new Set([...texts.values()].flatMap(placesOf))
-    expect([...named].filter((name) => globSync(name, { cwd: root }).length === 0)).toEqual([])
-  })
-
-  test('every page is linked from README or from another page', () => {
-    const linked = [...texts].flatMap(([name, text]) =>
-      [...text.matchAll(/\]\(([^)#\s]+\.md)/g)].map(([, link = '']) => path.join(path.dirname(name), link)),
-    )
-    expect(names.filter((name) => name.startsWith('docs/') && !linked.includes(name))).toEqual([])
-  })
-
   test('every verb and flag that a page names is one of the command', () => {
     const named = [...texts]
       .filter(([name]) => name !== 'docs/cli.md')
       .flatMap(([name, text]) => commandsOf(text).map((command) => ({ name, command })))
     expect(named.length).toBeGreaterThan(100)
     expect(named.flatMap(({ name, command }) => unknownIn(command).map((what) => `${name}: ${what}`))).toEqual([])
-  })
-})
-
-describe('troubleshooting', () => {
-  test('every chapter names questions of the doctor, and none that it does not ask', () => {
-    const page = texts.get('docs/troubleshooting.md') ?? ''
-    const named = [...page.matchAll(/^Doctor: (.*)$/gm)].map(([, ids = '']) =>
-      [...ids.matchAll(/`([a-z-]+)`/g)].map(([, id = '']) => id),
-    )
-    const asked = [
-      ...doctorChecks.flatMap(([, checks]) => checks),
-      ...appFindings({ loginItem: 'enabled', isHere: true, icon: 'shown' }),
-    ].map(({ id }) => id)
-    expect([named.length >= 11, named.flat().filter((id) => !asked.includes(id))]).toEqual([true, []])
-    expect(named.filter((ids) => ids.length === 0)).toEqual([])
   })
 })

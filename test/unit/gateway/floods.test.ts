@@ -73,7 +73,7 @@ async function memoryMiB(): Promise<number> {
   return Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]) / 1_024
 }
 
-test('10,000 connections with slow headers take neither its memory nor its service', async () => {
+test('3,000 connections with slow headers take neither its memory nor its service', async () => {
   await using quick = await engine((_request, response) => response.end('ok'))
   await serve(quick)
   const keptAlive = new Agent({ keepAlive: true, maxSockets: 1 })
@@ -82,7 +82,7 @@ test('10,000 connections with slow headers take neither its memory nor its servi
   const answers: (number | undefined)[] = []
   let mostHeld = 0
   let mostMiB = 0
-  for (let wave = 0; wave < 20; wave += 1) {
+  for (let wave = 0; wave < 6; wave += 1) {
     const sockets = Array.from({ length: 500 }, () => {
       const socket = connect(port, '127.0.0.1')
       held.add(socket)
@@ -102,7 +102,7 @@ test('10,000 connections with slow headers take neither its memory nor its servi
   await eventually(() => held.size <= 1_024)
   expect(await health(keptAlive)).toBeDefined()
   expect({ unanswered: answers.filter((one) => one === undefined).length, asked: answers.length }).toEqual({
-    ...{ unanswered: 0, asked: 40 },
+    ...{ unanswered: 0, asked: 12 },
   })
   // Those of one wave may come before the gateway closes as many of the earlier ones.
   expect(mostHeld).toBeLessThanOrEqual(1_024 + 500)

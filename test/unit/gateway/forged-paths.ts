@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import type { Socket } from 'node:net'
 
 /** `make soak PATHS=100000` asks for more. */
-export const forgedCount = Number(process.env['FORGED_PATHS'] ?? 5_000)
+export const forgedCount = Number(process.env['FORGED_PATHS'] ?? 2_000)
 
 /** Methods and paths of which some are on a list and most are meant to look so; `starts`: what may stand before them. */
 export function forgedRequests(starts: readonly string[]): (readonly [method: string, path: string])[] {

@@ -59,14 +59,6 @@ test('callers of the same model and source share one download, its progress and 
   })
 })
 
-test('callers of two namespaces share the download of an address, and the model', async () => {
-  const both = ['one', 'two'].map((namespace) => caller(namespace, { namespace }))
-  await eventually(() => world.models.state().fetches.length === 2 && file.openResponses === 1)
-  file.allow(200_000)
-  await Promise.all(both.map(({ done }) => done))
-  expect([file.requests.length, Object.values(await filesBelow(world.store))]).toEqual([1, ['AAAAAAAA']])
-})
-
 test('a caller that leaves is let go at once while the others go on', async () => {
   const [first, second] = [caller('one'), caller('two')]
   await eventually(() => file.openResponses === 1)

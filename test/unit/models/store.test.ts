@@ -467,7 +467,7 @@ describe('nothing leaves the store', () => {
         takenBy.set(key, digest)
         return true
       }),
-      { numRuns: 500 },
+      { numRuns: 120 },
     )
   })
 })

@@ -12,7 +12,7 @@ import { Recorder } from '../../support/running-agent.ts'
 const never = 600_000
 
 /** Of one that is to print something before it hangs, and is never started anew: a loaded machine starts it slowly. */
-const stallMs = 5_000
+const stallMs = 2_500
 
 class Trial implements AsyncDisposable {
   readonly power: Power

@@ -1,8 +1,6 @@
 import { expect, test } from 'vitest'
 import { z } from 'zod'
-import { allRows } from '../../../src/agent-core/settings/settings.ts'
 import { startRows, type StartSettingName } from '../../../src/agent-core/settings/start-rows.ts'
-import type { SettingRow } from '../../../src/contract/settings-table.ts'
 import {
   editableRow,
   type SettingName,
@@ -13,23 +11,6 @@ import {
 import { matches } from '../../../src/renderer/history.ts'
 import { activityWords } from '../../../src/renderer/words/activity.ts'
 import { settingWords, toldOf } from '../../../src/renderer/words/settings.ts'
-
-const rows = Object.entries<SettingRow>(allRows).map(([name, row]) => ({ name, row }))
-
-test('each setting has a title of its own in words', () => {
-  expect(new Set(rows.map(({ row }) => row.title)).size).toBe(rows.length)
-  for (const { row } of rows) expect(row.title).toMatch(/^[A-Z][A-Za-z -]{4,50}['A-Za-z -]*$/)
-})
-
-/** Of the small text on a row, in two lines at 400 px. */
-const mostHelp = 110
-
-test.each(rows)('$name says in a short sentence what it does, and all else only once its row is opened', ({ row }) => {
-  const { help, more = 'Nothing.' } = row
-  expect(help).toMatch(/^[A-Z\d/].*\.$/)
-  expect(more).toMatch(/^[A-Z\d/].*\.$/)
-  expect([help, help.length <= mostHelp]).toEqual([help, true])
-})
 
 test.each(settingNames.map((name) => ({ name, row: editableRow(name) })))(
   '$name: what a field asks for, and each value of a choice by what it means',

@@ -14,10 +14,10 @@ describe('over many lives of servers', () => {
   test('open files, zombies, threads, log disk and the heap stay flat', async () => {
     await using room = await ServerRoom.create({ outputLimits })
     const runs = join(room.folder, 'runs')
-    await lives(room, 40)
+    await lives(room, 24)
     room.changes.length = 0
     const before = await held(runs)
-    await lives(room, 100)
+    await lives(room, 60)
     room.changes.length = 0
     const after = await held(runs)
     const keys = 4

@@ -168,7 +168,6 @@ test.for([
   ['launchDaemon', {}, 0o644],
   ['launchDaemon', { TOKEN: 'x' }, 0o600],
   ['launchAgent', {}, 0o600],
-  ['launchAgent', { TOKEN: 'x' }, 0o600],
 ] as const)(
   'the file of a %s with the variables %o has the mode %o, and one that others could read is tightened',
   async ([kind, given, mode]) => {

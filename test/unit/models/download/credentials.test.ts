@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { createTransport } from '../../../../src/agent-core/models/download/transport.ts'
 import type { Behaviour } from '../../../support/model-server/behaviour.ts'
 import { startModelServer, type ModelServer } from '../../../support/model-server/model-server.ts'
@@ -11,19 +11,27 @@ const plain: Behaviour = { sizeBytes: 5000, seed: 'a', etag: '"a"' }
 let server: ModelServer
 let elsewhere: ModelServer
 let room: DownloadRoom
+/** How many requests a server has had before this test. */
+let earlier: Map<ModelServer, number>
+beforeAll(async () => {
+  ;[server, elsewhere] = await Promise.all([startModelServer(), startModelServer()])
+})
+afterAll(async () => {
+  await Promise.all([server, elsewhere].map((one) => one[Symbol.asyncDispose]()))
+})
 beforeEach(async () => {
-  ;[server, elsewhere, room] = await Promise.all([startModelServer(), startModelServer(), downloadRoom()])
+  room = await downloadRoom()
+  earlier = new Map()
+  for (const one of [server, elsewhere]) earlier.set(one, (await one.requests()).length)
 })
-afterEach(async () => {
-  await Promise.all([server, elsewhere, room].map((one) => one[Symbol.asyncDispose]()))
-})
+afterEach(async () => room[Symbol.asyncDispose]())
 
 function credentials(allowInsecureLoopback = true): { token: string; hosts: string[]; allowInsecureLoopback: boolean } {
   return { token, hosts: [new URL(server.origin).host], allowInsecureLoopback }
 }
 
 async function given(to: ModelServer): Promise<(string | undefined)[]> {
-  return (await to.requests()).map(({ authorization }) => authorization)
+  return (await to.requests()).slice(earlier.get(to)).map(({ authorization }) => authorization)
 }
 
 test('the token goes to the host it is for', async () => {

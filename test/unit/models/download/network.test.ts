@@ -1,16 +1,21 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createTransport } from '../../../../src/agent-core/models/download/transport.ts'
 import type { Behaviour } from '../../../support/model-server/behaviour.ts'
-import { startModelServer, startProxy } from '../../../support/model-server/model-server.ts'
+import { startModelServer, startProxy, type ModelServer } from '../../../support/model-server/model-server.ts'
 import { certificate, expiredCertificate } from './certificates.ts'
 import { downloadRoom, failureOf, type DownloadRoom } from './room.ts'
 
 const plain: Behaviour = { sizeBytes: 5000, seed: 'a', etag: '"a"' }
 const forLoopback = ['-days', '2', '-addext', 'subjectAltName=IP:127.0.0.1']
 
+let server: ModelServer
 let room: DownloadRoom
+beforeAll(async () => {
+  server = await startModelServer()
+})
+afterAll(async () => server[Symbol.asyncDispose]())
 beforeEach(async () => {
   room = await downloadRoom()
 })
@@ -18,11 +23,9 @@ afterEach(async () => room[Symbol.asyncDispose]())
 
 describe('through a proxy', () => {
   test.each<[string, (proxy: string) => Record<string, string>]>([
-    ['HTTP_PROXY', (proxy) => ({ HTTP_PROXY: proxy })],
     ['http_proxy in small letters, which wins', (proxy) => ({ HTTP_PROXY: 'http://127.0.0.1:9', http_proxy: proxy })],
     ['ALL_PROXY', (proxy) => ({ ALL_PROXY: proxy })],
   ])('that %s names', async (_, env) => {
-    await using server = await startModelServer()
     await using proxy = await startProxy()
     await using transport = await createTransport({ env: env(`http://127.0.0.1:${proxy.port}`) })
     const { url } = await server.serve('/x.gguf', plain)
@@ -31,7 +34,6 @@ describe('through a proxy', () => {
   })
 
   test('with a login, which nobody is told', async () => {
-    await using server = await startModelServer()
     await using proxy = await startProxy({ login: 'me:pa55word' })
     const { url } = await server.serve('/x.gguf', plain)
     const address = `127.0.0.1:${proxy.port}`
@@ -47,7 +49,6 @@ describe('through a proxy', () => {
   })
 
   test('not to hosts that NO_PROXY names', async () => {
-    await using server = await startModelServer()
     await using transport = await createTransport({ env: { HTTP_PROXY: 'http://127.0.0.1:9', NO_PROXY: '127.0.0.1' } })
     const { url } = await server.serve('/x.gguf', plain)
     expect((await room.fetch({ url }, { transport })).sizeBytes).toBe(5000)
@@ -63,14 +64,11 @@ describe('through a proxy', () => {
 
   test('that is spoken to over TLS, to servers with and without it', async ({ skip }) => {
     const made = await certificate(room.dir, skip, forLoopback)
-    await using plainServer = await startModelServer()
     await using tlsServer = await startModelServer(made)
     await using proxy = await startProxy({ tls: made })
     const address = `https://127.0.0.1:${proxy.port}`
     await using transport = await createTransport({ env: { ALL_PROXY: address }, caFile: made.certificateFile })
-    const urls = [await plainServer.serve('/x.gguf', plain), await tlsServer.serve('/x.gguf', plain)].map(
-      ({ url }) => url,
-    )
+    const urls = [await server.serve('/x.gguf', plain), await tlsServer.serve('/x.gguf', plain)].map(({ url }) => url)
     for (const [index, url] of urls.entries()) {
       await room.fetch({ url }, { transport, partialPath: `${room.partialPath}.${index}` })
     }
@@ -89,7 +87,6 @@ describe('through a proxy', () => {
   })
 
   test('that is SOCKS harms nobody where HTTP proxies are named as well', async () => {
-    await using server = await startModelServer()
     await using proxy = await startProxy()
     const http = `http://127.0.0.1:${proxy.port}`
     const env = { ALL_PROXY: 'socks5://127.0.0.1:9', HTTP_PROXY: http, HTTPS_PROXY: http }

@@ -84,7 +84,7 @@ describe('a file that is in another cache already', () => {
     const path = join(folder.dir, model, 'blobs', sha256)
     await mkdir(dirname(path), { recursive: true })
     await writeFile(path, '')
-    const sizeBytes = 512 * 1024 ** 2
+    const sizeBytes = 128 * 1024 ** 2
     await truncate(path, sizeBytes)
     const { signal } = new AbortController()
     const query = { repo: 'org/repo', path: 'M.gguf', sha256, sizeBytes, env: {}, home: folder.dir, signal }

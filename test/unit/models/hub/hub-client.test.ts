@@ -65,7 +65,7 @@ describe('an answer of the Hub is bounded', () => {
   test('in the time that reading it takes of everything else', async () => {
     await using hub = await startFakeHub()
     await hub.addRepo('org/repo', { 'M.gguf': Buffer.from('GGUF') })
-    const slow = Array.from({ length: 600_000 }, (_, at) => `"${(46_656 + at).toString(36)}":1`).join()
+    const slow = Array.from({ length: 200_000 }, (_, at) => `"${(46_656 + at).toString(36)}":1`).join()
     const listing = `[{"type":"file","path":"M.gguf","size":1,"oid":"a","unknown":{${slow}}}]`
     const listed = client(hub, { fetch: saying(listing) })
     const share = await shareOfThisThread(async () => {
