@@ -7,7 +7,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { tinyModel } from '../support/tiny-model.ts'
 
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
-const services = 400
+const services = 1_000
 
 test(`${services} services that wait for memory never hold the event loop, also when room appears`, async () => {
   await using folder = await temporaryFolder()
