@@ -6,7 +6,7 @@ import { cleanText } from '../contract/clean-text.ts'
 import { formatByteRate, formatBytes, formatSpan } from '../contract/format.ts'
 import { applicationYaml, inCatalogue, modelApplication, type ModelApplication } from '../contract/model-application.ts'
 import type { DownloadView, StoredModelView } from '../contract/models.ts'
-import type { Progress } from '../contract/service.ts'
+import { percentOf, type Progress, timeLeftOf } from '../contract/service.ts'
 import type { AgentClient } from '../serve/client/agent-client.ts'
 import {
   agentVerb,
@@ -286,14 +286,16 @@ export class DownloadProgress {
   }
 }
 
-function barOf({ doneBytes, totalBytes, bytesPerSecond }: Progress): string {
-  const rate = formatByteRate(bytesPerSecond)
-  if (totalBytes === undefined || totalBytes === 0) return `${formatBytes(doneBytes)}  ${rate}`
-  const part = Math.min(1, doneBytes / totalBytes)
-  const filled = Math.round(part * barWidth)
+function barOf(progress: Progress): string {
+  const { doneBytes, totalBytes = 0 } = progress
+  const rate = formatByteRate(progress.bytesPerSecond)
+  const percent = percentOf(progress)
+  if (percent === undefined) return `${formatBytes(doneBytes)}  ${rate}`
+  const filled = Math.round((percent / 100) * barWidth)
   const bar = `${'#'.repeat(filled)}${'-'.repeat(barWidth - filled)}`
-  const left = bytesPerSecond > 0 ? `  ${formatSpan((1_000 * (totalBytes - doneBytes)) / bytesPerSecond)} left` : ''
-  return `[${bar}] ${Math.floor(100 * part)} %  ${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}  ${rate}${left}`
+  const leftMs = timeLeftOf(progress)
+  const left = leftMs === undefined ? '' : `  ${formatSpan(leftMs)} left`
+  return `[${bar}] ${percent} %  ${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}  ${rate}${left}`
 }
 
 function tenthOf({ doneBytes, totalBytes }: Progress): string {

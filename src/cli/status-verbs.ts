@@ -8,7 +8,13 @@ import type { ServiceRef } from '../contract/commands.ts'
 import { formatByteRate, formatBytes, formatDecimal, formatRoundWatts, formatTokenRate } from '../contract/format.ts'
 import { localNetworkPane } from '../contract/cluster.ts'
 import { powerLine, supplyLine } from '../contract/power.ts'
-import type { RuntimeFigures, ServiceFigures, ServiceState, ServiceView } from '../contract/service.ts'
+import {
+  percentOf,
+  type RuntimeFigures,
+  type ServiceFigures,
+  type ServiceState,
+  type ServiceView,
+} from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { shellWord } from '../contract/shell.ts'
 import { summaryWords } from '../contract/words.ts'
@@ -321,10 +327,11 @@ function workText(runtime: RuntimeFigures | undefined, watts: number | undefined
   ].join(', ')
 }
 
-function progressText({ doneBytes, totalBytes, bytesPerSecond }: NonNullable<ServiceFigures['progress']>): string {
-  const rate = formatByteRate(bytesPerSecond)
-  if (totalBytes === undefined || totalBytes === 0) return `${formatBytes(doneBytes)}, ${rate}`
-  return `${Math.floor((100 * doneBytes) / totalBytes)} % of ${formatBytes(totalBytes)}, ${rate}`
+function progressText(progress: NonNullable<ServiceFigures['progress']>): string {
+  const { doneBytes, totalBytes = 0, bytesPerSecond } = progress
+  const percent = percentOf(progress)
+  const done = percent === undefined ? formatBytes(doneBytes) : `${percent} % of ${formatBytes(totalBytes)}`
+  return `${done}, ${formatByteRate(bytesPerSecond)}`
 }
 
 const lineWidth = (widths: readonly number[]) =>

@@ -36,7 +36,10 @@ export type MemoryStateView = z.infer<typeof memoryView>
 
 /** What changes with every look. */
 export const memoryFigures = z.object({
+  /** What the system could give now. */
   availableBytes: bytes.optional(),
+  /** What a model could have now: the smaller of that and of what is left of the budget, less what starting models will still take. */
+  freeBytes: bytes.optional(),
   wiredBytes: bytes.optional(),
   /** Other applications, the biggest first; only while memory is short. */
   applications: z.array(z.object({ name: z.string(), bytes })).optional(),

@@ -72,6 +72,15 @@ export const progress = z.object({
   message: z.string().optional(),
 })
 export type Progress = z.infer<typeof progress>
+type Sizes = Pick<Progress, 'doneBytes' | 'totalBytes'>
+
+/** In whole percent, of at most 100; undefined where the source does not say how long the file is. */
+export const percentOf = ({ doneBytes, totalBytes = 0 }: Sizes): number | undefined =>
+  totalBytes === 0 ? undefined : Math.min(100, Math.floor((100 * doneBytes) / totalBytes))
+
+/** In milliseconds at the present rate; undefined where nothing arrives, or nothing is known to be missing. */
+export const timeLeftOf = ({ doneBytes, totalBytes = 0, bytesPerSecond }: Progress): number | undefined =>
+  bytesPerSecond > 0 && totalBytes > doneBytes ? (1_000 * (totalBytes - doneBytes)) / bytesPerSecond : undefined
 
 const timestamp = z.iso.datetime()
 
@@ -214,6 +223,8 @@ export const serviceMemory = z.object({
   isProtected: z.boolean(),
   /** 1 = the next to start; absent where it does not wait for memory, or would not fit even alone. */
   place: z.int().positive().optional(),
+  /** Why it may not have its memory, in a few words with the figures that its message has; absent where it may. */
+  shortage: z.string().optional(),
   /** The mildest first. */
   waysToFit: z.array(wayToFit).optional(),
 })

@@ -1,5 +1,5 @@
 import type { ChosenFile, LoginItemState, PowerRuleChange } from '../contract/app-bridge.ts'
-import { formatBytes, formatShare, formatSpan } from '../contract/format.ts'
+import { formatBytes, formatSpan } from '../contract/format.ts'
 import type { StepName } from '../contract/service.ts'
 import { sharedWords, stepWords, type Words } from '../contract/words.ts'
 
@@ -34,9 +34,6 @@ export const menuWords = {
   step: (mark: string, name: StepName, message: string | undefined) =>
     `${mark} ${stepWords[name]}${message === undefined ? '' : `: ${message}`}`,
   figures: {
-    doesNotFit: 'does not fit',
-    needs: (bytes: number) => `needs ${formatBytes(bytes)}`,
-    needsMore: (bytes: number, freeBytes: number) => `needs ${formatBytes(bytes)}, ${formatBytes(freeBytes)} free`,
     checking: 'Checking',
     percent: (state: string, percent: number) => `${state} ${percent} %`,
     waits: 'waits',
@@ -111,10 +108,8 @@ export const updateWords = {
   look: 'Check for updates…',
   download: (version: string, bytes: number | undefined) =>
     bytes === undefined ? `Download Metalbar ${version}` : `Download Metalbar ${version} (${formatBytes(bytes)})`,
-  downloading: (version: string, fraction: number | undefined) =>
-    fraction === undefined
-      ? `Downloading Metalbar ${version}`
-      : `Downloading Metalbar ${version} · ${formatShare(fraction)}`,
+  downloading: (version: string, percent: number | undefined) =>
+    percent === undefined ? `Downloading Metalbar ${version}` : `Downloading Metalbar ${version} · ${percent} %`,
   install: {
     label: (version: string) => `Restart to update to ${version}`,
     toolTip: 'Models keep serving meanwhile, and the new version takes them over.',

@@ -1,11 +1,5 @@
 import type { MemoryFiguresView, MemoryStateView } from '../contract/memory.ts'
-import {
-  heldBytesOf,
-  type Progress,
-  type ServiceFigures,
-  type ServiceState,
-  type ServiceView,
-} from '../contract/service.ts'
+import { heldBytesOf, type ServiceFigures, type ServiceState, type ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 
 /** One model's part of the memory, in bytes. */
@@ -26,8 +20,6 @@ export interface MemoryShares {
   readonly models: readonly ModelShare[]
   /** Absent where the system does not say what is available. */
   readonly otherBytes: number | undefined
-  /** What models could still take, without what was promised to those that start. */
-  readonly freeBytes: number | undefined
 }
 
 /** Absent while the size of the memory is not known. */
@@ -40,13 +32,9 @@ export function memoryShares(
   const { totalBytes } = memory
   const models = services.flatMap((service) => modelShare(service, byUid[service.uid]) ?? [])
   const available = figures?.availableBytes
-  if (available === undefined) return { totalBytes, models, otherBytes: undefined, freeBytes: undefined }
-  return {
-    totalBytes,
-    models,
-    otherBytes: Math.max(0, totalBytes - available - sum(models.map(({ bytes }) => bytes ?? 0))),
-    freeBytes: Math.max(0, available - sum(models.map(({ promisedBytes }) => promisedBytes))),
-  }
+  if (available === undefined) return { totalBytes, models, otherBytes: undefined }
+  const heldBytes = models.reduce((total, { bytes = 0 }) => total + bytes, 0)
+  return { totalBytes, models, otherBytes: Math.max(0, totalBytes - available - heldBytes) }
 }
 
 function modelShare(
@@ -64,8 +52,6 @@ function modelShare(
   }
   return { ...base, bytes: held ?? need, isMeasured: held !== undefined && held === footprintBytes, promisedBytes: 0 }
 }
-
-const sum = (numbers: readonly number[]) => numbers.reduce((total, one) => total + one, 0)
 
 /** The whole machine's power at one time by the agent's clock, in milliseconds. */
 export interface PowerSample {
@@ -130,7 +116,3 @@ export function trailLines(
 
 /** In watts: an idle machine draws a low line, not noise at full height. */
 const leastScaleWatts = 10
-
-/** In whole percent, of at most 100; undefined where the source does not say how long the file is. */
-export const percentOf = ({ doneBytes, totalBytes = 0 }: Progress): number | undefined =>
-  totalBytes === 0 ? undefined : Math.min(100, Math.floor((100 * doneBytes) / totalBytes))

@@ -1,3 +1,4 @@
+import { MemoryBook } from '../../src/agent-core/memory/book.ts'
 import { deniedSentence } from '../../src/agent-core/platform/local-network.ts'
 import { serviceStates, type ServiceView } from '../../src/contract/service.ts'
 import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
@@ -17,6 +18,21 @@ const memory = {
   eviction: 'qwen would be evicted first.',
   waiting: [],
 } satisfies AgentSnapshot['memory']
+
+const refusal = (() => {
+  const book = new MemoryBook({ ...memory, availableBytes: 21e9 }, () => undefined)
+  const rank = { priority: 'normal', isProtected: false, since: 0 } as const
+  book.adopt({ key: 'default/others', needBytes: memory.modelsBytes, ...rank })
+  const answer = book.admit({
+    key: 'default/llama-70b',
+    uid: 'uid-2',
+    needBytes: 44e9,
+    enforcement: 'enforce',
+    ...rank,
+  })
+  if (answer.admitted) throw new Error('it fits')
+  return answer
+})()
 
 const measuring = { power: { state: 'measuring', message: '', source: 'powermetrics' } } as const
 
@@ -44,11 +60,12 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
         name: 'llama-70b',
         state: 'waiting',
         reason: 'InsufficientMemory',
-        message: 'It needs 44.0 GB of memory, and the budget has 21.0 GB left.',
+        message: `${refusal.message}.`,
         memory: {
           needBytes: 44e9,
           priority: 'normal',
           isProtected: false,
+          shortage: refusal.brief,
           waysToFit: [
             { kind: 'evict', sentence: 'Evict phi-4-mini, which frees 4.1 GB.', evict: ['default/phi-4-mini'] },
             { kind: 'budget', sentence: 'Raise the budget of memory by 23.0 GB.' },

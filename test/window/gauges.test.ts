@@ -50,7 +50,7 @@ test('what the system does not tell of its memory is not drawn as zero', async (
   await page.getByText('45.6 GB for models').waitFor()
   agent.show(sampleSnapshot({ revision: 3, memory, memoryFigures: {} }))
   await page.getByText('other not reported').waitFor()
-  await page.getByText('free not reported').waitFor()
+  await page.getByText('free for models not reported').waitFor()
 })
 
 test('the course of power is drawn from what was seen, and a time without figures is a gap', async () => {

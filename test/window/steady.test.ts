@@ -76,7 +76,7 @@ function change(agent: FakeAgent, count: number): void {
     now: new Date(Date.parse(shown.now) + 250).toISOString(),
     revision: shown.revision + 1,
     figures: Object.fromEntries(figures) as typeof shown.figures,
-    memoryFigures: { availableBytes: (40 + (count % 7)) * gigabyte },
+    memoryFigures: { availableBytes: (40 + (count % 7)) * gigabyte, freeBytes: (20 + (count % 7)) * gigabyte },
     ...measuring,
     powerFigures: { combinedWatts: 41.2 + (count % 9), gpuWatts: 33 + (count % 9), cpuWatts: 8.1 },
   })

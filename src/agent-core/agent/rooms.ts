@@ -219,7 +219,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
   )
   snapshots.register(() => ({
     memory: memoryViewOf(memory, { evictionEnabled: now().evictionEnabled, next: evictions.next() }),
-    memoryFigures: memoryFiguresOf(memory.view),
+    memoryFigures: memoryFiguresOf(memory),
   }))
 
   const address = ends.use(

@@ -2,7 +2,6 @@ import type { AgentRooms } from './agent-rooms.ts'
 import { wayView } from '../api/fit.ts'
 import type { InferenceService, Model } from '../kube/resources.ts'
 import type { Memory } from '../memory/memory.ts'
-import type { MemoryView } from '../memory/watchdog.ts'
 import { urlForPods } from '../publishing/objects.ts'
 import { nameOfDraft } from '../reconcile/draft.ts'
 import { clusterAgreement, type Observation } from '../reconcile/plan/observation.ts'
@@ -54,7 +53,7 @@ const retryOf = ({ state, retryAt }: ServiceReport['plan']) =>
 /** The memory it needs, and the obstacles to getting it. */
 function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): ServiceMemory {
   const { admission, isProtected, needBytes } = report
-  const { place, ways, sharedWith } = admission
+  const { place, refusal, sharedWith } = admission
   const { estimate } = admission.need ?? {}
   const notes = [...(estimate?.notes ?? []), ...(sharedWith.length > 0 ? [sharedSentence(sharedWith)] : [])]
   const need = estimate?.total ?? needBytes
@@ -66,7 +65,8 @@ function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): S
     priority,
     isProtected,
     ...(place !== undefined && { place }),
-    ...(ways.length > 0 && { waysToFit: ways.map(wayView) }),
+    ...(refusal && { shortage: refusal.brief }),
+    ...(refusal && refusal.ways.length > 0 && { waysToFit: refusal.ways.map(wayView) }),
   }
 }
 
@@ -217,11 +217,11 @@ export function memoryViewOf(
   }
 }
 
-export function memoryFiguresOf(view: MemoryView | undefined): MemoryFiguresView | undefined {
+export function memoryFiguresOf({ view, book }: Memory): MemoryFiguresView | undefined {
   if (!view) return undefined
   const { figures, applications } = view
   return {
-    ...(figures && { availableBytes: figures.availableBytes }),
+    ...(figures && { availableBytes: figures.availableBytes, freeBytes: book.freeBytes }),
     ...(figures?.wiredBytes !== undefined && { wiredBytes: figures.wiredBytes }),
     ...(applications && { applications: applications.map(({ name, bytes }) => ({ name, bytes })) }),
   }

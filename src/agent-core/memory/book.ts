@@ -12,7 +12,7 @@ import {
   whyUnchecked,
 } from './decide.ts'
 import { type HeldMemory, type HeldServer, Holds } from './holds.ts'
-import { fits } from './room.ts'
+import { fits, leftIn } from './room.ts'
 
 type Admission =
   /** `warning` says what could not be checked. */
@@ -121,6 +121,12 @@ export class MemoryBook {
   /** Whether it would fit as things are, without regard to those that wait. */
   hasRoomFor(request: StartRequest & { readonly needBytes: number }): boolean {
     return fits(request.needBytes, roomFor(this.#situation, request))
+  }
+
+  /** What a start could have right now, in bytes. */
+  get freeBytes(): number {
+    const { committedBytes, promisedBytes } = this.#holds
+    return leftIn({ ...this.#machine, committedBytes, promisedBytes })
   }
 
   /** The places of the waiting starts, by key and in order: 1 = the next; undefined for one that would not even fit alone. */

@@ -3,6 +3,7 @@ import {
   beyondShared,
   fits,
   isHeldAlready,
+  leftIn,
   limitOf,
   priorityWeights,
   type Room,
@@ -46,6 +47,8 @@ export interface Situation {
 export interface Refusal {
   readonly reason: 'InsufficientMemory' | 'MemoryPressure' | 'MemoryCheckFailed'
   readonly message: string
+  /** The same for a line with little room, with the figure that the message has: "needs 24.0 GB, 18.7 GB free". */
+  readonly brief: string
   /** 1 = the next; absent where it does not wait in the queue, or would not even fit alone. */
   readonly place?: number | undefined
   readonly needBytes: number
@@ -95,7 +98,8 @@ export function refusalOf(
     fitsAlone: fitsAlone(request, situation.machine),
     place,
   }
-  return { ...facts, message: whyUnchecked(request, situation.machine) ?? describeRefusal(facts) }
+  const message = whyUnchecked(request, situation.machine) ?? describeRefusal(facts)
+  return { ...facts, message, brief: briefly(facts) }
 }
 
 /** The waiting starts that would be admitted if all asked now, in order. */
@@ -181,11 +185,7 @@ const leavesRoom = (request: StartRequest, room: Room, spareBytes: number): bool
   isHeldAlready(needOf(request), room) || beyondShared(needOf(request), room) <= spareBytes
 
 /** What is left for others once the start is admitted, in bytes. */
-function leftBy(request: StartRequest, room: Room): number {
-  const { committedBytes, promisedBytes, availableBytes = Infinity } = room
-  const left = Math.min(limitOf(room) - committedBytes, availableBytes - promisedBytes)
-  return left - beyondShared(needOf(request), room)
-}
+const leftBy = (request: StartRequest, room: Room): number => leftIn(room) - beyondShared(needOf(request), room)
 
 /** Whether it would fit if nothing else ran. */
 function fitsAlone(request: StartRequest, { budgetBytes }: MachineMemory): boolean {
@@ -193,8 +193,17 @@ function fitsAlone(request: StartRequest, { budgetBytes }: MachineMemory): boole
   return fits(needOf(request), { budgetBytes, ownBudgetBytes, committedBytes: 0, promisedBytes: 0 })
 }
 
+type Facts = Omit<Refusal, 'message' | 'brief'>
+
+function briefly({ needBytes, room, shortage, fitsAlone }: Facts): string {
+  const needs = `needs ${formatBytes(needBytes)}`
+  if (!fitsAlone) return `${needs} of a budget of ${formatBytes(room.ownBudgetBytes ?? room.budgetBytes)}`
+  const isShort = shortage.budget > 0 || shortage.available > 0
+  return isShort ? `${needs}, ${formatBytes(leftIn(room))} free` : `${needs}, waits for others`
+}
+
 /** A sentence without its full stop. */
-function describeRefusal(refusal: Omit<Refusal, 'message'>): string {
+function describeRefusal(refusal: Facts): string {
   const { reason, needBytes } = refusal
   const place = refusal.place === undefined ? '' : ` (${ordinal(refusal.place)} waiting)`
   if (reason === 'MemoryPressure') {
@@ -205,7 +214,7 @@ function describeRefusal(refusal: Omit<Refusal, 'message'>): string {
   return `Needs ${formatBytes(needBytes)}: that is free now, but goes to services ahead of it in the queue${place}`
 }
 
-function obstaclesOf({ room, shortage, fitsAlone }: Omit<Refusal, 'message'>): string[] {
+function obstaclesOf({ room, shortage, fitsAlone }: Facts): string[] {
   const obstacles: string[] = []
   if (room.rivals) obstacles.push(rivalry(room.rivals))
   if (shortage.own > 0) obstacles.push(`the budget of its Model is ${formatBytes(room.ownBudgetBytes ?? 0)}`)

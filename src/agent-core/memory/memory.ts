@@ -80,6 +80,7 @@ function badBudget(request: SizedRequest, message: string, budgetBytes: number):
     admitted: false,
     reason: 'MemoryCheckFailed',
     message,
+    brief: 'budget unknown',
     needBytes: request.needBytes ?? 0,
     room: { budgetBytes, committedBytes: 0, promisedBytes: 0 },
     shortage: { own: 0, budget: 0, available: 0 },

@@ -52,6 +52,12 @@ export function limitOf({ budgetBytes, ownBudgetBytes }: Room): number {
   return Math.max(budgetBytes, ownBudgetBytes ?? 0)
 }
 
+/** What a new server could have right now: the smaller of what is left of the budget and what is really available; 0 where one is used up. */
+export function leftIn(room: Room): number {
+  const { committedBytes, promisedBytes, availableBytes = Infinity } = room
+  return Math.max(0, Math.min(limitOf(room) - committedBytes, availableBytes - promisedBytes))
+}
+
 export function shortageOf(needBytes: number, room: Room): Shortage {
   const { ownBudgetBytes = Infinity, availableBytes = Infinity } = room
   const own = Math.max(0, needBytes - ownBudgetBytes)

@@ -42,8 +42,8 @@ interface AdmissionView {
 export interface AdmissionReport {
   readonly need: Need | undefined
   readonly place: number | undefined
-  /** What would make it fit. */
-  readonly ways: MemoryRefusal['ways']
+  /** The last answer, where that was no. */
+  readonly refusal: MemoryRefusal | undefined
   /** Other services that hold the same memory. */
   readonly sharedWith: readonly string[]
 }
@@ -108,7 +108,7 @@ export class Admission implements Disposable {
     return {
       need,
       place: book.places.get(key),
-      ways: asked?.refusal?.ways ?? [],
+      refusal: asked?.refusal,
       sharedWith: book.sharedWith(key),
     }
   }

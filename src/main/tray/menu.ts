@@ -5,11 +5,13 @@ import { formatBytes, formatRoundTokenRate } from '../../contract/format.ts'
 import type { Answer } from '../../contract/queries.ts'
 import {
   heldBytesOf,
+  percentOf,
   type Progress,
   type ServiceFigures,
   type ServiceState,
   type ServiceView,
   stepNames,
+  timeLeftOf,
 } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { actionsFor, actionWords, sharedWords, stateWord } from '../../contract/words.ts'
@@ -188,9 +190,9 @@ const figureWords = menuWords.figures
 
 /** Memory and speed of what serves, the progress of what is on its way, for all else the word of its state. */
 function figuresOf(service: ServiceView, snapshot: AgentSnapshot): string {
-  const { uid, state, reason } = service
+  const { uid, state, reason, memory } = service
   const figures = snapshot.figures[uid] ?? {}
-  if (reason === 'InsufficientMemory') return shortage(service, snapshot)
+  if (reason === 'InsufficientMemory') return memory?.shortage ?? stateWord(service)
   if (state === 'ready') return [...memoryOf(figures), ...speedOf(figures)].join(' · ') || stateWord(service)
   if (state === 'fetching') return fetched(service, figures.progress)
   if (state === 'starting') return [stateWord(service), ...memoryOf(figures)].join(' · ')
@@ -212,23 +214,15 @@ function speedOf({ runtime }: ServiceFigures): string[] {
   ]
 }
 
-function shortage({ memory: need }: ServiceView, { memory }: AgentSnapshot): string {
-  if (need?.needBytes === undefined) return figureWords.doesNotFit
-  if (memory?.budgetBytes === undefined) return figureWords.needs(need.needBytes)
-  return figureWords.needsMore(need.needBytes, Math.max(0, memory.budgetBytes - memory.modelsBytes))
-}
-
 function fetched(service: ServiceView, progress: Progress | undefined): string {
   const word = progress?.phase === 'verifying' ? figureWords.checking : stateWord(service)
   if (!progress) return word
-  const { doneBytes, totalBytes, bytesPerSecond, phase } = progress
-  if (totalBytes === undefined || totalBytes === 0) return `${word} · ${formatBytes(doneBytes)}`
-  const percent = figureWords.percent(word, Math.min(100, Math.floor((100 * doneBytes) / totalBytes)))
-  if (phase === 'waiting') return `${percent} · ${figureWords.waits}`
-  const missing = totalBytes - doneBytes
-  return bytesPerSecond > 0 && missing > 0
-    ? `${percent} · ${figureWords.left((1_000 * missing) / bytesPerSecond)}`
-    : percent
+  const percent = percentOf(progress)
+  if (percent === undefined) return `${word} · ${formatBytes(progress.doneBytes)}`
+  const leftMs = timeLeftOf(progress)
+  const known = figureWords.percent(word, percent)
+  if (progress.phase === 'waiting') return `${known} · ${figureWords.waits}`
+  return leftMs === undefined ? known : `${known} · ${figureWords.left(leftMs)}`
 }
 
 const stepMarks = { done: '✓', active: '◐', waiting: '○', failed: '✗' } as const
@@ -361,12 +355,8 @@ function updateEntries({ update, lastUpdate }: AgentView): MenuEntry[] {
     case 'available':
       return [line(updateWords.download(update.version, update.bytes), ['update', 'download'])]
     case 'downloading': {
-      const { version, doneBytes, totalBytes } = update
-      const fraction = totalBytes === undefined ? undefined : doneBytes / Math.max(totalBytes, 1)
-      return [
-        text(updateWords.downloading(version, fraction)),
-        line(actionWords.cancelDownload.label, ['update', 'cancel']),
-      ]
+      const cancel = line(actionWords.cancelDownload.label, ['update', 'cancel'])
+      return [text(updateWords.downloading(update.version, percentOf(update))), cancel]
     }
     case 'downloaded': {
       const { label, toolTip } = updateWords.install

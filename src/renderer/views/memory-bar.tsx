@@ -26,7 +26,7 @@ export function MemoryBar() {
       {memory !== undefined && shares !== undefined && (
         <>
           <Bar shares={shares} memory={memory} />
-          <Legend shares={shares} memory={memory} />
+          <Legend shares={shares} memory={memory} freeBytes={memoryFigures?.freeBytes} />
         </>
       )}
       {memory?.problem !== undefined && <p className={styles['problem']}>{memory.problem}</p>}
@@ -95,7 +95,11 @@ function Segment({ share, width }: { readonly share: ModelShare; readonly width:
   )
 }
 
-function Legend({ shares, memory: { budgetBytes, gpuLimitBytes, waiting } }: BarProps) {
+interface LegendProps extends BarProps {
+  readonly freeBytes: number | undefined
+}
+
+function Legend({ shares, memory: { budgetBytes, gpuLimitBytes, waiting }, freeBytes }: LegendProps) {
   return (
     <ul className={styles['legend']}>
       <li>
@@ -104,7 +108,7 @@ function Legend({ shares, memory: { budgetBytes, gpuLimitBytes, waiting } }: Bar
       </li>
       <li>
         <span className={classNames(styles['key'], styles['freeKey'])} />
-        {memoryWords.free} {memoryWords.size(shares.freeBytes)}
+        {memoryWords.free} {memoryWords.size(freeBytes)}
       </li>
       <li>
         <span className={classNames(styles['key'], styles['budgetKey'])} />

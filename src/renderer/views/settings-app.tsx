@@ -1,5 +1,6 @@
 import { useState } from 'react'
 import type { AppBridge, AppState, BridgeReply, UpdateAction } from '../../contract/app-bridge.ts'
+import { percentOf } from '../../contract/service.ts'
 import type { TraceKind, TraceList } from '../../contract/uninstall.ts'
 import { actionWords, sharedWords } from '../../contract/words.ts'
 import { Banner } from '../components/blocks.tsx'
@@ -142,9 +143,6 @@ function Next({ step, act }: NextProps) {
       return <Button onPress={() => act('install')}>{updateWords.install}</Button>
   }
 }
-
-const percentOf = ({ doneBytes, totalBytes }: Extract<AppState['update'], { step: 'downloading' }>) =>
-  totalBytes === undefined ? undefined : Math.floor((100 * doneBytes) / Math.max(totalBytes, 1))
 
 interface UninstallProps {
   readonly app: AppBridge

@@ -1,5 +1,6 @@
 import type { CommandLinkState, HubTokenState, LoginItemState, UpdateState } from '../../contract/app-bridge.ts'
-import { formatByteRate, formatBytes, formatShare, formatTime } from '../../contract/format.ts'
+import { formatByteRate, formatBytes, formatTime } from '../../contract/format.ts'
+import { percentOf } from '../../contract/service.ts'
 import type { HubLoginView } from '../../contract/models.ts'
 import type { PowerRuleState } from '../../contract/power.ts'
 import type { Trace } from '../../contract/uninstall.ts'
@@ -104,7 +105,7 @@ export const updateWords = {
       case 'downloading':
         return update.totalBytes === undefined || update.bytesPerSecond === undefined
           ? `Downloading Metalbar ${update.version}…`
-          : `Downloading Metalbar ${update.version}: ${formatBytes(update.doneBytes)} of ${formatBytes(update.totalBytes)} (${formatShare(update.doneBytes / Math.max(update.totalBytes, 1))}), ${formatByteRate(update.bytesPerSecond)}.`
+          : `Downloading Metalbar ${update.version}: ${formatBytes(update.doneBytes)} of ${formatBytes(update.totalBytes)} (${percentOf(update)} %), ${formatByteRate(update.bytesPerSecond)}.`
       case 'downloaded':
         return `Metalbar ${update.version} is downloaded. Models keep serving while the app restarts; the new version takes them over.`
       case 'installing':

@@ -23,6 +23,7 @@ import {
   type ServiceView,
   type Step,
   type StepName,
+  timeLeftOf,
 } from '../../contract/service.ts'
 import type { DaemonStartSetting } from '../../contract/settings.ts'
 import { shellWord } from '../../contract/shell.ts'
@@ -201,7 +202,7 @@ export const memoryWords = {
     unknown: 'pressure not reported',
   } satisfies Record<MemoryStateView['pressure'], string>,
   other: 'other',
-  free: 'free',
+  free: 'free for models',
   budget: 'budget',
   gpuLimit: 'GPU limit',
 } as const satisfies Words
@@ -238,11 +239,12 @@ export const detailWords = {
   runtimeOf: ({ runtime = 'not chosen yet', runtimeFrom }: ServiceView): string =>
     runtimeFrom === undefined ? runtime : `${runtime}, chosen by ${runtimeFrom}`,
   /** `7.9 GB of 18.6 GB · 61.0 MB/s · 3 min left` */
-  progress({ doneBytes, totalBytes = 0, bytesPerSecond }: Progress): string {
+  progress(progress: Progress): string {
+    const { doneBytes, totalBytes = 0, bytesPerSecond } = progress
     const rate = bytesPerSecond > 0 ? formatByteRate(bytesPerSecond) : 'no data is coming in'
     if (totalBytes === 0) return [formatBytes(doneBytes), rate, 'size not reported'].join(' · ')
-    const missing = totalBytes - doneBytes
-    const left = bytesPerSecond > 0 && missing > 0 ? [`${formatSpan((1_000 * missing) / bytesPerSecond)} left`] : []
+    const leftMs = timeLeftOf(progress)
+    const left = leftMs === undefined ? [] : [`${formatSpan(leftMs)} left`]
     return [`${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}`, rate, ...left].join(' · ')
   },
   requests: (count: number) =>

@@ -42,7 +42,10 @@ export function memoryWith(services: readonly ServiceView[]): Pick<AgentSnapshot
   const waiting = services.filter(({ reason }) => reason === 'InsufficientMemory').map(({ name }) => `default/${name}`)
   return {
     memory: { ...memory, modelsBytes, reservedBytes: 0, waiting },
-    memoryFigures: { availableBytes: totalBytes - otherBytes - modelsBytes },
+    memoryFigures: {
+      availableBytes: totalBytes - otherBytes - modelsBytes,
+      freeBytes: 72 * gigabyte - modelsBytes,
+    },
   }
 }
 
@@ -53,7 +56,7 @@ export const inMemory = {
     large: { footprintBytes: 25.8 * gigabyte },
   },
   memory,
-  memoryFigures: { availableBytes: 42.2 * gigabyte },
+  memoryFigures: { availableBytes: 42.2 * gigabyte, freeBytes: 26.4 * gigabyte },
 } satisfies Partial<AgentSnapshot>
 
 export function largeModel(): ServiceView {

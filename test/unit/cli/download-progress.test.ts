@@ -34,7 +34,7 @@ test('on a terminal one line changes, and says 100 % only where everything is th
       '|Asks for the file.',
       '|[############------------------] 40 %  400 B of 1.0 kB  10 B/s  1 min left',
       '|[##############################] 99 %  996 B of 1.0 kB  10 B/s  0 s left',
-      '|[##############################] 100 %  1.0 kB of 1.0 kB  10 B/s  0 s left',
+      '|[##############################] 100 %  1.0 kB of 1.0 kB  10 B/s',
     ].join(''),
   )
 })

@@ -87,6 +87,15 @@ describe('the menu', () => {
     }).toEqual({ unclean: [], tooWide: [], empty: [], stray: [], isTooLong: false })
   })
 
+  test('tells one figure of what does not fit: the one that its sentence has', () => {
+    const [entry] = all(menuOf(menuScenes['as the design draws it'] ?? view([]))).filter(({ label }) =>
+      label.startsWith('▲'),
+    )
+    const gigabytes = (text = '') => text.match(/[\d.]+ GB/g)
+    const figures = gigabytes(entry?.label)
+    expect([figures, gigabytes(all(entry?.entries ?? [])[0]?.label)]).toEqual([['44.0 GB', '21.0 GB'], figures])
+  })
+
   test('carries out exactly what its label says, on that service', () => {
     const service = { namespace: 'default', name: 'qwen' }
     const file = '/state/qwen/output.log'

@@ -33,6 +33,39 @@ describe('admission', () => {
     expect(book.admit(request('ns/c', 16))).toEqual({ admitted: true })
   })
 
+  test.for<
+    [what: string, asked: number, machine: Parameters<typeof bookWith>[0], own: number | undefined, brief: string]
+  >([
+    ['the budget is short', 17, { budget: 36 }, undefined, 'needs 17.0 GB, 16.0 GB free'],
+    ['memory is short', 17, { budget: 99, available: 30 }, undefined, 'needs 17.0 GB, 10.0 GB free'],
+    ['both are short', 17, { budget: 36, available: 30 }, undefined, 'needs 17.0 GB, 10.0 GB free'],
+    ['it is larger than the budget', 40, { budget: 36 }, undefined, 'needs 40.0 GB of a budget of 36.0 GB'],
+    ['it is larger than its own budget', 9, { budget: 36 }, 8, 'needs 9.0 GB of a budget of 8.0 GB'],
+  ])('is refused in a few words with a figure of its sentence: %s', ([, asked, machine, own, brief]) => {
+    const { book } = bookWith(machine)
+    book.admit(request('ns/a', 20))
+    const answer = book.admit(request('ns/b', asked, own === undefined ? {} : { ownBudgetBytes: own * gb }))
+    if (answer.admitted) throw new Error('it fits')
+    expect(answer.brief).toBe(brief)
+    for (const figure of answer.brief.match(/[\d.]+ GB/g) ?? []) expect(answer.message).toContain(figure)
+  })
+
+  test('what is free is what a start may take, and no byte more', () => {
+    const frees = [{ budget: 36 }, { budget: 99, available: 30 }, { budget: 20 }].map((machine) => {
+      const { book } = bookWith(machine)
+      book.admit(request('ns/a', 20))
+      const { freeBytes } = book
+      const more = book.admit({ ...request('ns/b', 0), needBytes: freeBytes + 1 })
+      const all = book.admit({ ...request('ns/b', 0), needBytes: freeBytes })
+      return [freeBytes / gb, more.admitted, all.admitted]
+    })
+    expect(frees).toEqual([
+      [16, false, true],
+      [10, false, true],
+      [0, false, true],
+    ])
+  })
+
   test('counts the larger of estimate and measured footprint', () => {
     const { book } = bookWith({ budget: 36 })
     book.admit(request('ns/a', 20))

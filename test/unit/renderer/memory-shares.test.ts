@@ -27,14 +27,13 @@ const shares = (one: ServiceView, footprintBytes?: number) =>
   )
 
 test('what models do not hold and is not available is held by others', () => {
-  expect(shares(service('ready', 1), 20)).toMatchObject({ otherBytes: 30, freeBytes: 50 })
+  expect(shares(service('ready', 1), 20)).toMatchObject({ otherBytes: 30 })
   expect(shares(service('ready', 1), 70)).toMatchObject({ otherBytes: 0 })
 })
 
-test('what a starting model will still take is not free', () => {
+test('what a starting model will still take is told beside what it holds', () => {
   expect(shares(service('starting', 1, 30), 20)).toMatchObject({
     models: [{ bytes: 20, promisedBytes: 10 }],
-    freeBytes: 40,
   })
 })
 
@@ -42,7 +41,6 @@ test('what a starting model holds before it is measured is not reported, and not
   const starting = shares(service('starting', 1, 30))
   expect(starting).toMatchObject({
     models: [{ bytes: undefined, isMeasured: false, promisedBytes: 30 }],
-    freeBytes: 20,
   })
   expect(starting?.models.map((share) => memoryWords.segment(share))).toEqual([
     'a, Starting, memory not reported, 30 B more to come',

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { firstServiceCommand } from '../../../src/renderer/first-run.ts'
-import { percentOf } from '../../../src/renderer/gauges.ts'
+import { percentOf } from '../../../src/contract/service.ts'
 import { addressWords, detailWords } from '../../../src/renderer/words/services.ts'
 
 test.each([

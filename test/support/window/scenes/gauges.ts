@@ -11,7 +11,7 @@ export const gaugeScenes = {
       '1 service waits',
       'pressure normal',
       'other 14.2 GB',
-      'free 36.0 GB',
+      'free for models 26.4 GB',
       'budget 72.0 GB',
       'GPU limit 77.3 GB',
     ],
@@ -24,13 +24,13 @@ export const gaugeScenes = {
     height: 760,
   },
   'memory-short': {
-    says: ['pressure: critical', 'Applications that are no models hold most of it.', 'free 0 B'],
+    says: ['pressure: critical', 'Applications that are no models hold most of it.', 'free for models 0 B'],
     agent: () =>
       new FakeAgent(
         sampleSnapshot({
           ...inMemory,
           memory: { ...memory, pressure: 'critical', problem: 'Applications that are no models hold most of it.' },
-          memoryFigures: { availableBytes: 2.1 * gigabyte },
+          memoryFigures: { availableBytes: 2.1 * gigabyte, freeBytes: 0 },
         }),
       ),
   },
