@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ServersAtEnd } from '../agent-core/agent/agent-options.ts'
 import { buildInfo } from '../agent-core/agent/build-info.ts'
-import { LogFile } from '../agent-core/observability/log-file.ts'
+import { logToFile } from '../agent-core/observability/log-file.ts'
 import { createLog, type Log } from '../agent-core/observability/log.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import { nodeOptionsOfGateway, ofOneFile, type GatewayCommand } from '../agent-core/gateway/gateway.ts'
@@ -138,9 +138,6 @@ interface AgentLog {
 /** What a disk answers that may be better later: the agent serves meanwhile, and its log continues when it can. */
 const passing = ['ENOSPC', 'EDQUOT', 'EROFS', 'EIO', 'EMFILE', 'ENFILE']
 
-/** Days of a busy agent's log at the usual detail, and 50 MB at the most. */
-const logFileBounds = { maxBytes: 10 * 1024 ** 2, count: 5 }
-
 /** The agent's own log, on standard error or in the file that is set; otherwise one sentence why that file cannot be used. */
 export async function openAgentLog(
   settings: AgentSettings,
@@ -150,14 +147,7 @@ export async function openAgentLog(
   const { logFile, logLevel: level } = settings
   if (logFile === undefined) return { ok: true, log: createLog({ level }), close: () => Promise.resolve() }
   const tell = (message: string): void => void stderr.write(`metal-agent: ${message}\n`)
-  const file = new LogFile({
-    file: logFile,
-    ...logFileBounds,
-    onTrouble: tell,
-    onRecovered: (lostLines) => log.warn('lines of the log were lost', { lostLines }),
-    onLate: (line) => void stderr.write(line),
-  })
-  const log = createLog({ level, stream: file })
+  const { file, log } = logToFile({ file: logFile, level, onTrouble: tell, onLate: (line) => void stderr.write(line) })
   const why = problemOf(() => file.open())
   if (why !== undefined && !why.mayPass) {
     return {

@@ -2,10 +2,8 @@ import { mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { app, clipboard, Menu, type MenuItemConstructorOptions, shell } from 'electron'
-import electronLog from 'electron-log/node'
 import { ofOneFile, type GatewayCommand } from '../agent-core/gateway/gateway.ts'
-import { createLog } from '../agent-core/observability/log.ts'
-import type { LogLevel } from '../agent-core/settings/settings.ts'
+import { logToFile } from '../agent-core/observability/log-file.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
 import { messageOf } from '../agent-core/util/message-of.ts'
 import type { AppVerb, VerbWork } from '../contract/app-bridge.ts'
@@ -13,6 +11,7 @@ import { cleanLines } from '../contract/clean-text.ts'
 import { LinkError } from '../contract/client.ts'
 import { sharedWords } from '../contract/words.ts'
 import { onceCopied } from '../installation/command-copy.ts'
+import { appLogIn } from './agent/start-settings.ts'
 import { createAgentView, keepPreferences, keepShowing } from './agent/agent-view.ts'
 import { appFindings } from './system/app-doctor.ts'
 import { installedApp } from './system/installed-app.ts'
@@ -88,7 +87,8 @@ function gatewayCommand(): GatewayCommand {
 }
 
 function run(followLinks: ReturnType<typeof catchLinks>): void {
-  const log = openAppLog(stateDir, 'info')
+  const onStderr = (text: string) => void process.stderr.write(text)
+  const { log } = logToFile({ file: appLogIn(stateDir), level: 'info', onTrouble: onStderr, onLate: onStderr })
   let servers: ServersAtEnd = 'stop'
   const last: { goodEnd?: GoodEnd } = {}
   const onDefect = (error: unknown) => {
@@ -300,24 +300,6 @@ function cannotStart(error: unknown): void {
   const why = messageOf(error)
   process.stderr.write(`${questionWords.cannotStart} ${cleanLines(why)}\n`)
   void tellCannotStart(why).finally(() => app.exit(1))
-}
-
-// Its variant for Electron would let every page write to the log, past our check of the sender.
-
-/** At this size the file is renamed to `metalbar.old.log` and a new one begun. */
-const maxBytes = 5 * 1_024 * 1_024
-
-/** The app's standard error is not read by anyone, so it writes the lines of `metal-agent` to a file of the state folder. */
-function openAppLog(stateDir: string, level: LogLevel) {
-  const log = electronLog.create({ logId: 'metalbar' })
-  log.transports.console.level = false
-  // Else it looks for a package.json in the working directory, and writes nothing where there is none.
-  log.transports.file.setAppName('metalbar')
-  log.transports.file.resolvePathFn = () => path.join(stateDir, 'metalbar.log')
-  log.transports.file.maxSize = maxBytes
-  log.transports.file.format = '{text}'
-  log.transports.file.writeOptions = { flag: 'a', mode: 0o600, encoding: 'utf8' }
-  return createLog({ level, stream: { write: (line) => log.info(line.trimEnd()) } })
 }
 
 interface AppMenuOptions {

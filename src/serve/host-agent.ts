@@ -203,7 +203,8 @@ async function holdersOf(port: number, platform: Platform, log: Logger): Promise
 
 /** By which an uninstall finds the log, without having to believe who tells of it. */
 async function noteLogFile({ stateDir, logFile }: AgentSettings, log: Logger): Promise<void> {
-  if (logFile === undefined) return
+  // There it goes with all else.
+  if (logFile === undefined || path.dirname(logFile) === stateDir) return
   const file = path.join(stateDir, 'log-file.json')
   try {
     await writeFileAtomic(file, `${JSON.stringify({ logFile })}\n`, { mode: 0o600 })

@@ -35,7 +35,7 @@ test('the app quits with its window open, which is hidden when it is closed and 
   expect(await app.quit()).toBe(0)
 })
 
-test('its log is for its user alone, and says as much as is asked for while it runs', async () => {
+test('its log is for its user alone, says as much as is asked for while it runs, and is in the diagnostics', async () => {
   await using world = await servingWorld()
   await using app = await ShellApp.start({ kubeconfig: world.sim.kubeconfig(), preferences: world.preferences })
   await app.icon('idle')
@@ -46,6 +46,8 @@ test('its log is for its user alone, and says as much as is asked for while it r
   world.apply('tiny')
   await eventually(isDetailed, { what: 'more in the log' })
   expect([before, (await stat(path.join(app.stateDir, 'metalbar.log'))).mode & 0o777]).toEqual([false, 0o600])
+  const { files } = await agent.query({ name: 'diagnostics' })
+  expect(files.find(({ name }) => name === 'agent.log')?.text).toContain('"level":"debug"')
 })
 
 test('a file that the window saves goes into the Downloads folder, beside what has its name, and is shown there', async () => {

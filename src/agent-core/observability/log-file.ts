@@ -12,6 +12,8 @@ import {
 } from 'node:fs'
 import { dirname } from 'node:path'
 import { hasCode } from '../util/files.ts'
+import { createLog, type Log } from './log.ts'
+import type { LogLevel } from '../settings/settings.ts'
 import { messageOf } from '../util/message-of.ts'
 import { steadyNow } from '../util/steady-clock.ts'
 
@@ -30,6 +32,21 @@ export interface LogFileOptions {
   readonly onLate: (line: string) => void
   /** The steady clock, unless stated. */
   readonly now?: () => number
+}
+
+interface LogToFileOptions extends Pick<LogFileOptions, 'file' | 'onTrouble' | 'onLate'> {
+  readonly level: LogLevel
+}
+
+/** Days of a busy agent's log at the usual detail, and 50 MB at the most. */
+const bounds = { maxBytes: 10 * 1024 ** 2, count: 5 }
+
+/** A log of the agent, or of the app with an agent in it. Its first line opens the file. */
+export function logToFile({ level, ...rest }: LogToFileOptions): { readonly file: LogFile; readonly log: Log } {
+  const onRecovered = (lostLines: number) => log.warn('lines of the log were lost', { lostLines })
+  const file = new LogFile({ ...rest, ...bounds, onRecovered })
+  const log = createLog({ level, stream: file })
+  return { file, log }
 }
 
 /** A disk that is full takes a short line now and then: it is neither tried nor reported for each. */

@@ -1,5 +1,4 @@
 import { styleText } from 'node:util'
-import electronLog from 'electron-log/node'
 import type { LogFields, Logger } from './logger.ts'
 import type { LogLevel } from '../settings/settings.ts'
 import { messageOf } from '../util/message-of.ts'
@@ -20,71 +19,62 @@ export interface Log extends Logger {
   setLevel(level: LogLevel): void
 }
 
+/** The least severe first. */
+const severities: readonly LogLevel[] = ['debug', 'info', 'warn', 'error']
+
 /** One line per message on standard error, or on the stream given, as text in a terminal and as JSON elsewhere; secrets are redacted and nothing is thrown. */
 export function createLog({ level, stream = process.stderr }: LogOptions): Log {
   const terminal = stream.isTTY === true
   const text = terminal && !process.env['NO_COLOR'] ? colourLine : textLine
   const line = terminal ? text : jsonLine
-  const log = electronLog.create({ logId: 'metal-agent' })
-  log.transports.console.level = false
-  log.transports.file.level = false
-  const write = ({ date, data: [entry] }: { date: Date; data: unknown[] }) => {
-    if (entry instanceof Entry) stream.write(line(date, entry))
-  }
-  const transport = Object.assign(write, { level, transforms: [] })
-  log.transports['stream'] = transport
+  let least = severities.indexOf(level)
   const at =
     (severity: LogLevel) =>
-    (message: string, fields: LogFields = {}) =>
-      log[severity](new Entry(severity, message, fields))
+    (message: string, fields: LogFields = {}) => {
+      if (severities.indexOf(severity) >= least) stream.write(line(entryOf(severity, message, fields)))
+    }
   const setLevel = (changed: LogLevel) => {
-    transport.level = changed
+    least = severities.indexOf(changed)
   }
   return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error'), setLevel }
 }
 
-class Entry {
+interface Entry {
+  readonly ts: string
   readonly level: LogLevel
   readonly message: string
-  readonly fields: LogFields
-  constructor(level: LogLevel, message: string, fields: LogFields) {
-    this.level = level
-    this.message = message
-    this.fields = fields
-  }
+  readonly fields: readonly (readonly [string, LogValue])[]
+}
 
-  /** Without secrets, cycles and what cannot be printed. */
-  plain(): { message: string; fields: [string, LogValue][] } {
-    const fields = Object.entries(this.fields).flatMap(([name, value]): [string, LogValue][] => {
-      const plain = isSecretName(name) ? redacted : toLogValue(value)
-      return plain === undefined ? [] : [[name, plain]]
-    })
-    return { message: cleanText(printable(this.message)), fields }
-  }
+/** Without secrets, cycles and what cannot be printed. */
+function entryOf(level: LogLevel, message: string, given: LogFields): Entry {
+  const fields = Object.keys(given).flatMap((name): [string, LogValue][] => {
+    const plain = isSecretName(name) ? redacted : toLogValue(read(given, name))
+    return plain === undefined ? [] : [[name, plain]]
+  })
+  return { ts: new Date().toISOString(), level, message: cleanText(printable(message)), fields }
 }
 
 /** The keys every line has; a field that is called the same gives way. */
 const ownKeys = new Set(['ts', 'level', 'msg'])
 
-function jsonLine(date: Date, entry: Entry): string {
-  const { message, fields } = entry.plain()
-  const own = { ts: date.toISOString(), level: entry.level, msg: message }
+function jsonLine({ ts, level, message, fields }: Entry): string {
+  const own = { ts, level, msg: message }
   const others = fields.map(([name, value]) => [ownKeys.has(name) ? `field_${name}` : name, value] as const)
   return `${JSON.stringify({ ...own, ...Object.fromEntries(others) })}\n`
 }
 
-function textLine(date: Date, entry: Entry): string {
-  const { message, fields } = entry.plain()
+function textLine({ ts, level, message, fields }: Entry): string {
   const pairs = fields.map(([name, value]) => ` ${name}=${textValue(value)}`)
-  return `${date.toISOString()} ${entry.level.toUpperCase().padEnd(5)} ${message}${pairs.join('')}\n`
+  return `${ts} ${level.toUpperCase().padEnd(5)} ${message}${pairs.join('')}\n`
 }
 
 const colours = { debug: 'gray', info: 'cyan', warn: 'yellow', error: 'red' } as const
 
-function colourLine(date: Date, entry: Entry): string {
+function colourLine(entry: Entry): string {
   const level = entry.level.toUpperCase().padEnd(5)
   const coloured = styleText(colours[entry.level], level, { validateStream: false })
-  return textLine(date, entry).replace(level, coloured)
+  return textLine(entry).replace(level, coloured)
 }
 
 /** Quoted where a reader, or `cut -d' '`, could not see where it ends. */

@@ -9,7 +9,7 @@ export const stateNames = {
   settings: ['preferences.json', 'settings.json', 'start-settings.json', 'cluster.json'],
   token: ['hub-token.encrypted'],
   appData: ['chromium'],
-  logs: ['metalbar.log', 'metalbar.old.log', 'runs', 'gateway.log'],
+  logs: ['metalbar.log', 'runs', 'gateway.log'],
   state: [
     ...[
       'agent.lock',

@@ -16,6 +16,9 @@ const startKeys = z
   .omit(notInStartFile)
   .partial()
 
+/** The app's standard error is not read by anyone, so what `metal-agent` writes there goes to this file. */
+export const appLogIn = (stateDir: string): string => path.join(stateDir, 'metalbar.log')
+
 export interface AppPlaces {
   readonly stateDir: string
   readonly platform: NodeJS.Platform
@@ -38,6 +41,7 @@ export async function readStartSettings({ stateDir, platform, env, homeDir }: Ap
     ...read.value,
     stateDir,
     logFormat: 'json',
+    logFile: appLogIn(stateDir),
     startFile: { path: file, states: read.keys },
   })
   return { ok: true, settings }

@@ -40,7 +40,7 @@ export interface AppUninstall {
 }
 
 /** What this process writes to until it ends, by the kind that they belong to. */
-const openUntilTheEnd = { chromium: 'appData', 'metalbar.log': 'logs', 'metalbar.old.log': 'logs' } as const
+const openUntilTheEnd = { chromium: 'appData', 'metalbar.log': 'logs' } as const
 
 /** Loaded only when it is asked for: the rest of the app never needs it. */
 const load = () => import('../../installation/uninstall/uninstall.ts')

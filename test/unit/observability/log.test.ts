@@ -116,7 +116,7 @@ describe('values that are hard to print', () => {
       set: new Set(['a']),
       fn: () => 1,
       get broken(): string {
-        return 'works at the top'
+        throw new Error('no')
       },
       inner: {
         get broken(): string {
@@ -134,6 +134,7 @@ describe('values that are hard to print', () => {
         bytes: '[3 bytes]',
         set: ['a'],
         fn: '[function]',
+        broken: '[unreadable: no]',
         inner: { broken: '[unreadable: no]' },
         field_ts: 'mine',
       },
