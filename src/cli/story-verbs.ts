@@ -25,15 +25,12 @@ export function historyVerb(context: VerbContext): Command {
     .argument('[service]', 'only of this service')
     .option(...namespaceOption)
     .option(...limitOption)
-    .option('--before <id>', 'only entries older than this one')
     .action((name: string | undefined, options: unknown) =>
       run(context, options, async (agent, { json }) => {
-        const { before } = z.object({ before: z.coerce.number().int().positive().optional() }).parse(options)
         const answer = await agent.query({
           name: 'history',
           ...(await about(agent, name, options)),
           ...pageOptions.parse(options),
-          ...(before !== undefined && { before }),
         })
         const rows = answer.entries.map(({ id, at, kind, service, message }) => [
           String(id),
@@ -43,8 +40,7 @@ export function historyVerb(context: VerbContext): Command {
           message,
         ])
         const table = columns(['ID', 'TIME', 'WHAT', 'SERVICE', 'MESSAGE'], rows)
-        const oldest = answer.entries.at(-1)?.id
-        const more = answer.hasMore && oldest !== undefined ? `\nOlder: metal-agent history --before ${oldest}\n` : ''
+        const more = answer.hasMore ? '\nThere are older ones: give a higher --limit.\n' : ''
         context.io.stdout.write(json ? `${JSON.stringify(answer)}\n` : `${table}${more}`)
         return 0
       }),

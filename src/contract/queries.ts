@@ -67,16 +67,16 @@ export type RuntimeView = z.infer<typeof runtimeView>
 export const runtimeState = ({ path, message }: RuntimeView): 'ready' | 'unverified' | 'missing' =>
   path === undefined ? 'missing' : message === undefined ? 'ready' : 'unverified'
 
-export const maxPage = 200
+/** So many entries a person may ask for; the whole history has no more. */
+export const maxPage = 2_000
 const limit = z.int().min(1).max(maxPage).default(50)
 
 /** Answers that are looked up on request, since they are too long or too rarely used for the snapshot. */
 export const query = z.discriminatedUnion('name', [
-  /** Newest first, older than `before`. */
+  /** Newest first. */
   z.object({
     name: z.literal('history'),
     service: serviceRef.optional(),
-    before: z.int().positive().optional(),
     limit,
   }),
   /** Kubernetes Events of a service, or of all that are shown; newest first. */

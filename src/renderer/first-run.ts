@@ -39,7 +39,7 @@ export const definitionsCommand = (context: string) => `kubectl --context ${shel
 /** Logs in by the kubeconfig's own plugin where it has one, and says as whom. */
 export const loginCommand = (context: string) => `kubectl --context ${shellWord(context)} auth whoami`
 
-export const useContextCommand = (context: string) => `metal-agent context use ${shellWord(context)}`
+export const contextCommand = (context: string) => `metal-agent context use ${shellWord(context)}`
 
 /** Small enough to try with. */
 const modelSource =

@@ -1,5 +1,5 @@
 import { type Command, type CommandInput, type ServiceRef, trustOf } from '../contract/commands.ts'
-import { type Answer, type HistoryEntry, maxPage } from '../contract/queries.ts'
+import type { HistoryEntry } from '../contract/queries.ts'
 import type { ServiceView } from '../contract/service.ts'
 import type { EditableRow } from '../contract/settings-table.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
@@ -28,41 +28,6 @@ export function daysOf(
 ): { readonly day: string; readonly entries: readonly HistoryEntry[] }[] {
   const days = Map.groupBy(entries, ({ at }) => activityWords.day(at))
   return [...days].map(([day, ofDay]) => ({ day, entries: ofDay }))
-}
-
-/** Newest first, without a gap. */
-export type KnownHistory = Answer<'history'>
-
-/** Asked for at first, and at each wish for more. */
-export const step = 50
-
-/** How much to ask for: all that is missing and what comes meanwhile, or a first page where that is too much. */
-export function newerLimit(known: KnownHistory | undefined, newestId: number): number {
-  const newest = known?.entries[0]?.id
-  if (newest === undefined) return step
-  const missing = Math.max(0, newestId - newest)
-  return missing > maxPage ? step : Math.min(maxPage, missing + step)
-}
-
-/** Adds newer entries to the known ones; only the newer ones remain if entries between are missing, or if the history was started over. */
-export function withNewer(known: KnownHistory | undefined, page: KnownHistory): KnownHistory {
-  const newest = known?.entries[0]?.id
-  const newestOfPage = page.entries[0]
-  if (known === undefined || newest === undefined || newestOfPage === undefined) return page
-  const knownAt = new Map(known.entries.map(({ id, at }) => [id, at]))
-  const isAnew = page.entries.some(({ id, at }) => (knownAt.get(id) ?? at) !== at)
-  if (isAnew) return page
-  if (newestOfPage.id < newest) return knownAt.has(newestOfPage.id) ? known : page
-  const reachesKnown = page.entries.some(({ id }) => id <= newest + 1)
-  if (!reachesKnown) return page
-  return { entries: [...page.entries.filter(({ id }) => id > newest), ...known.entries], hasMore: known.hasMore }
-}
-
-/** Adds older entries to the known ones. */
-export function withOlder(known: KnownHistory | undefined, page: KnownHistory): KnownHistory {
-  const oldest = known?.entries.at(-1)?.id
-  if (known === undefined || oldest === undefined) return page
-  return { entries: [...known.entries, ...page.entries.filter(({ id }) => id < oldest)], hasMore: page.hasMore }
 }
 
 interface Situation {

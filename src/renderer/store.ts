@@ -206,6 +206,9 @@ export const useSnapshot = <T>(select: (snapshot: AgentSnapshot) => T): T =>
     return select(snapshot)
   })
 
+/** Whether the agent can be asked. */
+export const useConnected = () => useWindow(({ connection }) => connection.state === 'live')
+
 export const useLink = (): AgentLink => useContextOrThrow().link
 export const useApp = (): WindowParts['app'] => useContextOrThrow().app
 

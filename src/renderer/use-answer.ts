@@ -1,10 +1,10 @@
-import { useCallback, useEffect, useRef, useState } from 'react'
+import { useCallback, useEffect, useEffectEvent, useRef, useState } from 'react'
 import type { AppBridge, AppState, BridgeReply } from '../contract/app-bridge.ts'
 import { LinkError } from '../contract/client.ts'
 import type { CommandInput } from '../contract/commands.ts'
 import type { Answer, QueryInput, QueryName } from '../contract/queries.ts'
 import { RepeatedQuestion } from './repeated-question.ts'
-import { useLink, useWindow } from './store.ts'
+import { useConnected, useLink, useWindow } from './store.ts'
 
 export interface Asked<N extends QueryName> {
   /** The last one, also while another is on its way. */
@@ -13,51 +13,57 @@ export interface Asked<N extends QueryName> {
   readonly problem: string | undefined
   /** The answer is one to this very question, and not to the one before. */
   readonly isCurrent: boolean
+  /** Another answer is on its way, or soon asked for. */
+  readonly isAsking: boolean
 }
 
-interface Kept<N extends QueryName> extends Omit<Asked<N>, 'isCurrent'> {
+interface Kept<N extends QueryName> extends Pick<Asked<N>, 'answer' | 'problem'> {
   /** The question that was answered, as text. */
-  readonly of: string | undefined
+  readonly of?: string
+  /** The question and signs that were answered or failed last, as text. */
+  readonly settled?: string
 }
 
 /**
- * The agent's answer to a query, asked again when one of `signs` changes: each says that the answer may have changed. Their number is
- * fixed. Signs that change all the time do not keep the answer from coming. Another query replaces the one before, which is withdrawn,
- * as it is when its component is unmounted.
+ * The agent's answer to a query, asked again when one of `signs` changes: each says that the answer may have changed. Signs that change
+ * all the time do not keep the answer from coming. Another query replaces the one before, which is withdrawn, as it is when its component
+ * is unmounted.
  */
 export function useAnswer<N extends QueryName>(
   query: Extract<QueryInput, { name: N }>,
   signs: readonly unknown[],
 ): Asked<N> {
   const link = useLink()
-  const connected = useWindow(({ connection }) => connection.state === 'live')
-  const [asked, setAsked] = useState<Kept<N>>({ answer: undefined, problem: undefined, of: undefined })
+  const connected = useConnected()
+  const [kept, setKept] = useState<Kept<N>>({ answer: undefined, problem: undefined })
   const question = useRef<RepeatedQuestion>(undefined)
   const text = JSON.stringify(query)
+  const wish = JSON.stringify([query, signs])
+  const ask = useEffectEvent(async (signal: AbortSignal) => {
+    try {
+      const answer = await link.query<N>(query, signal)
+      if (!signal.aborted) setKept({ answer, problem: undefined, of: text, settled: wish })
+    } catch (error) {
+      if (!(error instanceof LinkError)) throw error
+      if (!signal.aborted) setKept((before) => ({ ...before, problem: error.message, settled: wish }))
+    }
+  })
+  const begin = useEffectEvent(
+    (signal: AbortSignal) => new RepeatedQuestion({ isFirst: kept.settled === undefined }, () => ask(signal)),
+  )
   useEffect(() => {
     if (!connected) return
     const leaving = new AbortController()
-    const isFirst = asked.answer === undefined && asked.problem === undefined
-    question.current = new RepeatedQuestion({ isFirst }, () =>
-      link.query<N>(JSON.parse(text) as Extract<QueryInput, { name: N }>, leaving.signal).then(
-        (answer) => {
-          if (!leaving.signal.aborted) setAsked({ answer, problem: undefined, of: text })
-        },
-        (error: unknown) => {
-          if (!(error instanceof LinkError)) throw error
-          if (!leaving.signal.aborted) setAsked((before) => ({ ...before, problem: error.message }))
-        },
-      ),
-    )
+    question.current = begin(leaving.signal)
     return () => {
       leaving.abort()
       question.current?.end()
       question.current = undefined
     }
   }, [link, connected, text])
-  useEffect(() => question.current?.ask(), [link, connected, text, ...signs])
-  const { answer, problem, of } = asked
-  return { answer, problem, isCurrent: of === text }
+  useEffect(() => question.current?.ask(), [link, connected, wish])
+  const { answer, problem, of, settled } = kept
+  return { answer, problem, isCurrent: of === text, isAsking: connected && settled !== wish }
 }
 
 /** So often an update that is under way is asked about, in milliseconds. */
@@ -96,7 +102,7 @@ export function useAppState(app: AppBridge) {
 /** The request about one thing: `pending` while it is not answered, `disabled` while no agent can be asked. */
 export function useRequest(about: string) {
   const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const disabled = !useConnected()
   const askAbout = useWindow((state) => state.ask)
   return { pending, disabled, ask: (command: CommandInput) => askAbout(about, command) }
 }
@@ -107,7 +113,7 @@ export function usePressed(about: string, command: CommandInput | undefined) {
     const request = requests[about]
     return request?.state === 'pending' ? request.command : undefined
   })
-  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const connected = useConnected()
   const pending = asked !== undefined && command !== undefined && JSON.stringify(asked) === JSON.stringify(command)
   return { pending, disabled: !connected || (asked !== undefined && !pending) }
 }

@@ -9,7 +9,6 @@ import type { PersonSettings } from '../settings/person-settings.ts'
 import { readBounded } from '../util/files.ts'
 import { isSecretName } from '../util/redact.ts'
 import type { Answer } from '../../contract/queries.ts'
-import { maxPage } from '../../contract/queries.ts'
 import type { DoctorReport } from '../../contract/doctor.ts'
 
 export interface DiagnosticsSources {
@@ -22,6 +21,8 @@ export interface DiagnosticsSources {
 }
 
 /** A cluster has thousands of a kind. */
+/** The newest of the history. */
+const sentEntries = 200
 const maxObjects = 100
 const maxServerLogs = 12
 /** Many times a token. */
@@ -43,7 +44,7 @@ export async function diagnostics(sources: DiagnosticsSources): Promise<Answer<'
     'doctor.json': await report(),
     'settings.json': { settings: settings.views(), start: settings.startViews() },
     'snapshot.json': snapshot,
-    'history.json': history.page({ limit: maxPage }).entries,
+    'history.json': history.page({ limit: sentEntries }).entries,
     'objects.json': cluster && objectsOf(cluster),
     ...(agentLog !== undefined && { 'agent.log': agentLog }),
     ...(await serverLogs(snapshot?.services ?? [])),

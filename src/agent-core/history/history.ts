@@ -4,10 +4,10 @@ import writeFileAtomic from 'write-file-atomic'
 import type { Logger } from '../observability/logger.ts'
 import { setAside } from '../state/state-file.ts'
 import { hasCode, parseJson } from '../util/files.ts'
-import { type HistoryEntry, historyEntry } from '../../contract/queries.ts'
+import { type HistoryEntry, historyEntry, maxPage } from '../../contract/queries.ts'
 
 /** How much is kept; a file that outgrows it is cut to three quarters, so that it is not rewritten with every entry. */
-const limits = { entries: 2_000, bytes: 1_024 * 1_024 }
+const limits = { entries: maxPage, bytes: 1_024 * 1_024 }
 const keptShare = 0.75
 /** One sentence, but it may quote a server's error line. */
 const maxMessageLength = 2_000
@@ -21,8 +21,6 @@ interface HistoryOptions {
 
 interface HistoryQuestion {
   readonly service?: HistoryEntry['service']
-  /** Only entries older than this id. */
-  readonly before?: number | undefined
   readonly limit: number
 }
 
@@ -72,15 +70,9 @@ export class History {
   }
 
   /** Newest first. */
-  page({ service, before = Infinity, limit }: HistoryQuestion): { entries: HistoryEntry[]; hasMore: boolean } {
-    const found: HistoryEntry[] = []
-    for (let at = this.#entries.length - 1; at >= 0; at -= 1) {
-      const entry = this.#entries[at]
-      if (!entry || entry.id >= before || (service && !isAbout(entry, service))) continue
-      if (found.length === limit) return { entries: found, hasMore: true }
-      found.push(entry)
-    }
-    return { entries: found, hasMore: false }
+  page({ service, limit }: HistoryQuestion): { entries: HistoryEntry[]; hasMore: boolean } {
+    const found = this.#entries.toReversed().filter((entry) => service === undefined || isAbout(entry, service))
+    return { entries: found.slice(0, limit), hasMore: found.length > limit }
   }
 
   /** Resolves when what was added so far is written or given up. */

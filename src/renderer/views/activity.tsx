@@ -1,29 +1,21 @@
-import { useEffect, useRef, useState } from 'react'
+import { useState } from 'react'
 import { ToggleButton } from 'react-aria-components/ToggleButton'
-import { LinkError } from '../../contract/client.ts'
 import type { CommandInput, ServiceRef } from '../../contract/commands.ts'
-import type { HistoryEntry } from '../../contract/queries.ts'
+import { type HistoryEntry, maxPage } from '../../contract/queries.ts'
 import { Note, ViewPage } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { TextInput } from '../components/fields.tsx'
 import { WarningGlyph } from '../components/glyph.tsx'
 import { classNames, Sentence } from '../components/text.tsx'
-import {
-  daysOf,
-  isProblem,
-  type KnownHistory,
-  matches,
-  newerLimit,
-  serviceOf,
-  step,
-  undosOf,
-  withNewer,
-  withOlder,
-} from '../history.ts'
-import { useLink, useSnapshot, useTrust, useWindow } from '../store.ts'
+import { daysOf, isProblem, matches, serviceOf, undosOf } from '../history.ts'
+import { useSnapshot, useTrust, useWindow } from '../store.ts'
+import { useAnswer } from '../use-answer.ts'
 import { activityWords } from '../words/activity.ts'
 import { Answer, AskButton } from './answer.tsx'
 import styles from './activity.module.css'
+
+/** So many entries are shown at first, and twice as many at each wish for more. */
+const firstEntries = 50
 
 /** What happened on this machine, newest first; new entries appear while it is open. */
 export function Activity() {
@@ -32,7 +24,9 @@ export function Activity() {
   const services = useSnapshot((snapshot) => snapshot.services)
   const host = useSnapshot((snapshot) => snapshot.host)
   const trust = useTrust()
-  const { history, problem, more } = useHistory()
+  const newestId = useSnapshot((snapshot) => snapshot.newestHistoryId)
+  const [limit, setLimit] = useState(firstEntries)
+  const { answer: history, problem } = useAnswer({ name: 'history', limit }, [newestId])
   const entries = history?.entries ?? []
   const undos = undosOf(entries, { snapshot: { services, host }, trust })
   const shown = entries.filter((entry) => matches(entry, text) && (!problemsOnly || isProblem(entry)))
@@ -67,7 +61,9 @@ export function Activity() {
           </ol>
         </section>
       ))}
-      {history?.hasMore === true && <Button onPress={more}>{activityWords.more}</Button>}
+      {history?.hasMore === true && (
+        <Button onPress={() => setLimit(Math.min(maxPage, 2 * limit))}>{activityWords.more}</Button>
+      )}
     </ViewPage>
   )
 }
@@ -121,54 +117,4 @@ function ServiceName({ service }: { readonly service: ServiceRef }) {
       {name}
     </Button>
   )
-}
-
-/** What happened on this machine: the agent tells when there is something newer, and only that is asked for. */
-function useHistory() {
-  const link = useLink()
-  const connected = useWindow(({ connection }) => connection.state === 'live')
-  const newestId = useSnapshot((snapshot) => snapshot.newestHistoryId)
-  const known = useRef<KnownHistory>(undefined)
-  const latestId = useRef(newestId)
-  const wishes = useRef({ newer: false, older: false })
-  const isAsking = useRef(false)
-  const [history, setHistory] = useState<KnownHistory>()
-  /** Why there is no more, in a sentence. */
-  const [problem, setProblem] = useState<string>()
-
-  /** One page after the other, so that none is put beside what it was not asked for. */
-  const askWishes = async () => {
-    if (isAsking.current) return
-    isAsking.current = true
-    try {
-      while (wishes.current.newer || wishes.current.older) {
-        const before = wishes.current.newer ? undefined : known.current?.entries.at(-1)?.id
-        wishes.current[wishes.current.newer ? 'newer' : 'older'] = false
-        const limit = before === undefined ? newerLimit(known.current, latestId.current) : step
-        const page = await link.query({ name: 'history', limit, ...(before !== undefined && { before }) })
-        known.current = (before === undefined ? withNewer : withOlder)(known.current, page)
-        setHistory(known.current)
-        setProblem(undefined)
-      }
-    } catch (error) {
-      if (!(error instanceof LinkError)) throw error
-      wishes.current.older = false
-      setProblem(error.message)
-    } finally {
-      isAsking.current = false
-    }
-  }
-
-  useEffect(() => {
-    latestId.current = newestId
-    if (!connected || (known.current !== undefined && known.current.entries[0]?.id === newestId)) return
-    wishes.current.newer = true
-    void askWishes()
-  }, [link, connected, newestId])
-
-  const more = () => {
-    wishes.current.older = true
-    void askWishes()
-  }
-  return { history, problem, more }
 }

@@ -5,7 +5,7 @@ import { Banner } from '../components/blocks.tsx'
 import { Button, Command } from '../components/buttons.tsx'
 import { CloseGlyph } from '../components/glyph.tsx'
 import { Sentence } from '../components/text.tsx'
-import { isGood, type Request, useWindow } from '../store.ts'
+import { isGood, type Request, useConnected, useWindow } from '../store.ts'
 import { requestWords } from '../words/window.ts'
 import { answerWords } from '../words/services.ts'
 import { settingWords } from '../words/settings.ts'
@@ -17,13 +17,15 @@ interface AskButtonProps extends Pick<Parameters<typeof Button>[0], 'look' | 'la
   readonly about: string
   readonly command: CommandInput
   readonly children: string
+  /** It was answered, whatever that was. */
+  readonly onAnswer?: () => void
 }
 
 /** Asks the agent for one command. */
-export function AskButton({ about, command, children, ...looks }: AskButtonProps) {
+export function AskButton({ about, command, children, onAnswer, ...looks }: AskButtonProps) {
   const ask = useWindow((state) => state.ask)
   return (
-    <Button {...looks} {...usePressed(about, command)} onPress={() => void ask(about, command)}>
+    <Button {...looks} {...usePressed(about, command)} onPress={() => void ask(about, command).then(onAnswer)}>
       {children}
     </Button>
   )
@@ -57,7 +59,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
   const ask = useWindow((state) => state.ask)
   const dismiss = useWindow((state) => state.dismiss)
   const leadTo = useWindow((state) => state.leadTo)
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const disabled = !useConnected()
   const close = (
     <Button look="plain" label={requestWords.dismiss} onPress={() => dismiss(about)}>
       <CloseGlyph />

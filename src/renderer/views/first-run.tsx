@@ -6,11 +6,11 @@ import { StepGlyph } from '../components/glyph.tsx'
 import { Sentence } from '../components/text.tsx'
 import {
   type ClusterObstacle,
+  contextCommand,
   definitionsCommand,
   installCommand,
   loginCommand,
   obstacleOf,
-  useContextCommand,
 } from '../first-run.ts'
 import { useQuestion } from '../focus.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
@@ -204,7 +204,7 @@ function ChooseContext() {
       <>
         <RowNote>{firstRunWords.chooseInTerminal}</RowNote>
         {contexts.map(({ name }) => (
-          <Command key={name} text={useContextCommand(name)} copyLabel={firstRunWords.copyUse(name)} />
+          <Command key={name} text={contextCommand(name)} copyLabel={firstRunWords.copyUse(name)} />
         ))}
       </>
     )

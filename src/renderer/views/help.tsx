@@ -4,7 +4,6 @@ import { LinkError } from '../../contract/client.ts'
 import {
   type DiagnosticFile,
   type DoctorFinding,
-  type DoctorReport,
   type FromClusterView,
   doctorSubjects,
   partsOfPage,
@@ -18,7 +17,7 @@ import { Markdown } from '../components/markdown.tsx'
 import { ErrorGlyph, NoteGlyph, StepGlyph, WarningGlyph } from '../components/glyph.tsx'
 import { Sentence, Spoken } from '../components/text.tsx'
 import { pages } from '../docs-pages.ts'
-import { useLink, useSnapshot, useWindow } from '../store.ts'
+import { useConnected, useLink, useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { helpWords, subjectWords, verdictWords } from '../words/help.ts'
 import { Answer, AskButton } from './answer.tsx'
@@ -28,7 +27,9 @@ const about = 'doctor'
 
 /** What the doctor finds: first what is to be mended, each with its buttons, then all that is in order. */
 export function Help() {
-  const { report, problem, isLooking, look } = useReport()
+  const [looks, setLooks] = useState(0)
+  const look = () => setLooks((count) => count + 1)
+  const { answer: report, problem, isAsking: isLooking } = useAnswer({ name: 'doctor' }, [looks])
   const findings = report?.findings ?? []
   const toMend = findings.filter(({ verdict }) => verdict === 'fail' || verdict === 'warn').toSorted(failuresFirst)
   const others = findings.filter((finding) => !toMend.includes(finding))
@@ -50,7 +51,7 @@ export function Help() {
         <ul className={styles['findings']} aria-label={helpWords.toMend}>
           {toMend.map((finding) => (
             <li key={finding.id} className={styles['finding']}>
-              <Trouble finding={finding} />
+              <Trouble finding={finding} onAnswer={look} />
             </li>
           ))}
         </ul>
@@ -152,7 +153,7 @@ function Unserved() {
 /** What is to be sent is shown before it is saved; it is fetched only then, since it takes a look at everything. */
 function SaveReport() {
   const link = useLink()
-  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const connected = useConnected()
   const [files, setFiles] = useState<readonly DiagnosticFile[]>()
   const [problem, setProblem] = useState<string>()
   const [isAsking, setAsking] = useState(false)
@@ -214,43 +215,13 @@ function save(files: readonly DiagnosticFile[]): void {
 const failuresFirst = (a: DoctorFinding, b: DoctorFinding): number =>
   Number(b.verdict === 'fail') - Number(a.verdict === 'fail')
 
-/** Asked when the page is opened, after each thing that was mended from here, and when a person asks. */
-function useReport() {
-  const link = useLink()
-  const connected = useWindow(({ connection }) => connection.state === 'live')
-  const answered = useWindow(({ requests }) => {
-    const request = requests[about]
-    return request?.state === 'answered' ? request.requestId : undefined
-  })
-  const [mended, setMended] = useState(answered)
-  // An answer that is dismissed mends nothing once more.
-  if (answered !== undefined && answered !== mended) setMended(answered)
-  const [looks, setLooks] = useState(0)
-  const [found, setFound] = useState<{ readonly report?: DoctorReport; readonly problem?: string }>({})
-  const [isLooking, setLooking] = useState(false)
-  useEffect(() => {
-    if (!connected) return undefined
-    const leaving = new AbortController()
-    setLooking(true)
-    link.query({ name: 'doctor' }, leaving.signal).then(
-      (report) => {
-        if (leaving.signal.aborted) return
-        setFound({ report })
-        setLooking(false)
-      },
-      (error: unknown) => {
-        if (!(error instanceof LinkError)) throw error
-        if (leaving.signal.aborted) return
-        setFound((before) => ({ ...before, problem: error.message }))
-        setLooking(false)
-      },
-    )
-    return () => leaving.abort()
-  }, [link, connected, mended, looks])
-  return { ...found, isLooking: isLooking && connected, look: () => setLooks((count) => count + 1) }
+interface TroubleProps {
+  readonly finding: DoctorFinding
+  /** What the agent was asked to mend is answered. */
+  readonly onAnswer: () => void
 }
 
-function Trouble({ finding: { asks, says, verdict, action, page } }: { readonly finding: DoctorFinding }) {
+function Trouble({ finding: { asks, says, verdict, action, page }, onAnswer }: TroubleProps) {
   return (
     <>
       <span className={styles['glyph']}>{verdict === 'fail' ? <ErrorGlyph /> : <WarningGlyph />}</span>
@@ -269,7 +240,7 @@ function Trouble({ finding: { asks, says, verdict, action, page } }: { readonly 
         )}
         {action?.shell !== undefined && action.fix === undefined && <Command text={action.shell} />}
         {action?.fix !== undefined && (
-          <AskButton about={about} command={action.fix.command}>
+          <AskButton about={about} command={action.fix.command} onAnswer={onAnswer}>
             {action.fix.label}
           </AskButton>
         )}

@@ -2,7 +2,7 @@ import { type ComponentType, useEffect, useState } from 'react'
 import { Banner } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { Spinner } from '../components/glyph.tsx'
-import { useWindow } from '../store.ts'
+import { useConnected } from '../store.ts'
 import { laterWords } from '../words/window.ts'
 import styles from './later.module.css'
 
@@ -59,7 +59,7 @@ export function useLaterParts(): void {
 /** That part as soon as its code is here, or why it is not. */
 export function Later({ part: name }: { readonly part: keyof typeof parts }) {
   const part = parts[name]
-  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const connected = useConnected()
   const [state, setState] = useState<'loading' | 'failed' | 'here'>('loading')
   useEffect(() => {
     let left = false

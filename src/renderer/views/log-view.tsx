@@ -8,7 +8,7 @@ import type { ServiceView } from '../../contract/service.ts'
 import { Button } from '../components/buttons.tsx'
 import { classNames } from '../components/text.tsx'
 import { emptyTail, found, type LogEntry, type LogTail, withChunk } from '../log.ts'
-import { useApp, useLink, useWindow } from '../store.ts'
+import { useApp, useConnected, useLink } from '../store.ts'
 import { logWords } from '../words/services.ts'
 import styles from './log-view.module.css'
 
@@ -176,7 +176,7 @@ interface LogSource extends ServiceRef {
 /** The end of a server's output and, for the current run, what it adds to it. One service and run per component. */
 function useLog({ namespace, name, run, pid }: LogSource) {
   const link = useLink()
-  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const connected = useConnected()
   const known = useRef(emptyTail)
   const [tail, setTail] = useState(emptyTail)
   /** Whether there is such a run. */

@@ -7,7 +7,7 @@ import { ProgressBar } from '../components/charts.tsx'
 import { BackGlyph, StateGlyph, StepGlyph } from '../components/glyph.tsx'
 import { Age, Sentence, Since, Until } from '../components/text.tsx'
 import { useChosenFocus, useKeptFocus } from '../focus.ts'
-import { type Request, useSnapshot, useWindow } from '../store.ts'
+import { type Request, useConnected, useSnapshot, useWindow } from '../store.ts'
 import { holdWords, detailWords, startDaemonWords, stepsWords, viewWords } from '../words/services.ts'
 import { connectionWords, timeWords } from '../words/window.ts'
 import { Answer, AskButton } from './answer.tsx'
@@ -153,7 +153,7 @@ function useStart({ runtime, reason }: ServiceView) {
 function ActionButton({ about, action }: { readonly about: string; readonly action: Action }) {
   const ask = useWindow((state) => state.ask)
   const asked = useWindow(({ requests }) => pendingName(requests[about]))
-  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const connected = useConnected()
   const pending = asked === action.command.name
   return (
     <Button

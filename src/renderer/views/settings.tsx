@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useRef, useState } from 'react'
+import { type ReactNode, useEffect, useEffectEvent, useRef, useState } from 'react'
 import { Input } from 'react-aria-components/Input'
 import { ListBox, ListBoxItem } from 'react-aria-components/ListBox'
 import { SearchField } from 'react-aria-components/SearchField'
@@ -20,7 +20,7 @@ import {
   settingParts,
   withoutSent,
 } from '../settings-draft.ts'
-import { useApp, useSnapshot, useWindow } from '../store.ts'
+import { useApp, useConnected, useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { settingWords } from '../words/settings.ts'
 import { Answer } from './answer.tsx'
@@ -104,13 +104,15 @@ function usePage(all: readonly AnySetting[], onTurn: () => void) {
     setLed(to)
     turnTo(page)
   }
+  const leave = useEffectEvent(onTurn)
+  const arrive = useEffectEvent(turn)
   useEffect(() => {
     if (goal === undefined || goalPage === undefined) return
-    onTurn()
+    leave()
     const since = performance.now()
     const look = () => {
       const isLast = performance.now() - since > lookLimitMs
-      if (focusOn(goal, isLast) || isLast) turn(goalPage, goal)
+      if (focusOn(goal, isLast) || isLast) arrive(goalPage, goal)
       else frame = requestAnimationFrame(look)
     }
     let frame = requestAnimationFrame(look)
@@ -252,7 +254,7 @@ function Group({ title, children }: { readonly title: string; readonly children:
 /** How many changes there are, with a link to each page that has one, or to each value that cannot be applied. */
 function ApplyBar({ changed }: { readonly changed: Draft }) {
   const request = useWindow(({ requests }) => requests[about])
-  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const connected = useConnected()
   const draft = useWindow((state) => state.draft)
   const ask = useWindow((state) => state.ask)
   const write = useWindow((state) => state.write)
