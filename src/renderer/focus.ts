@@ -57,16 +57,24 @@ export function useKeptFocus(home: RefObject<HTMLElement | null>) {
 /** What takes the focus of a row or a part of the settings. */
 const focusable = 'input:not(:disabled), button:not(:disabled), summary'
 
-/** Unfolds what it is in, and takes the focus to its first control. Answers whether that is there; if not, `isLast` takes it to the part itself. */
-export function focusOn(id: string, isLast: boolean): boolean {
-  const found = document.getElementById(id)
-  const control = found?.matches(focusable) === true ? found : found?.querySelector<HTMLElement>(focusable)
-  const target = control ?? (isLast ? found : undefined)
-  if (!found || !target) return false
-  for (let folded = found.closest('details'); folded; folded = folded.parentElement?.closest('details') ?? null) {
-    folded.open = true
+/** So long a part is looked for that is drawn only once the agent has answered, in milliseconds. */
+const lookLimitMs = 3_000
+
+/** Takes the focus to the first control of what has this id once that is drawn; after a while to the part itself. Answers what ends the search. */
+export function lookFor(id: string): () => void {
+  const since = performance.now()
+  const look = () => {
+    const isLast = performance.now() - since > lookLimitMs
+    const found = document.getElementById(id)
+    const control = found?.matches(focusable) === true ? found : found?.querySelector<HTMLElement>(focusable)
+    if (!control && !isLast) {
+      frame = requestAnimationFrame(look)
+      return
+    }
+    found?.scrollIntoView({ block: 'center' })
+    const target = control ?? found
+    target?.focus({ preventScroll: true })
   }
-  found.scrollIntoView({ block: 'center' })
-  target.focus({ preventScroll: true })
-  return true
+  let frame = requestAnimationFrame(look)
+  return () => cancelAnimationFrame(frame)
 }

@@ -4,6 +4,7 @@ import type { ServiceView } from '../contract/service.ts'
 import type { EditableRow } from '../contract/settings-table.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { actionsFor } from '../contract/words.ts'
+import { hasWords } from './search.ts'
 import { activityWords } from './words/activity.ts'
 
 const problems: ReadonlySet<HistoryEntry['kind']> = new Set(['crashed', 'evicted', 'refused'])
@@ -11,16 +12,13 @@ const problems: ReadonlySet<HistoryEntry['kind']> = new Set(['crashed', 'evicted
 export const isProblem = ({ kind }: HistoryEntry): boolean => problems.has(kind)
 
 /** Whether every word of the filter stands somewhere in what is shown of the entry. */
-export function matches(entry: HistoryEntry, filter: string): boolean {
-  const { kind, service } = entry
-  const shown = [activityWords.kinds[kind], service?.namespace ?? '', service?.name ?? '', activityWords.message(entry)]
-    .join(' ')
-    .toLowerCase()
-  return filter
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => shown.includes(word))
-}
+export const matches = (entry: HistoryEntry, filter: string): boolean =>
+  hasWords(filter, [
+    activityWords.kinds[entry.kind],
+    entry.service?.namespace ?? '',
+    entry.service?.name ?? '',
+    activityWords.message(entry),
+  ])
 
 /** Entries by the day on which they happened, in their order. */
 export function daysOf(

@@ -7,7 +7,6 @@ import {
   settingNames,
   type SettingsPatch,
   type SettingView,
-  type StartSettingView,
 } from '../contract/settings.ts'
 
 /** What a person wrote over settings and has not applied yet; null gives a setting back to its default. */
@@ -61,11 +60,6 @@ function valueOf(name: SettingName, text: string | null): { readonly value: unkn
   return parsed?.success === true ? { value: parsed.data } : undefined
 }
 
-/** Any setting as the agent has it: one that can be changed, or one of its start. */
-export type AnySetting = SettingView | StartSettingView
-
-export const isOfStart = (setting: AnySetting): setting is StartSettingView => 'section' in setting
-
 /** What a page has beside rows of the table. A link leads to its element by this id. */
 const partPages = {
   app: 'General',
@@ -80,21 +74,8 @@ const partPages = {
 export type SettingPart = keyof typeof partPages
 export const settingParts = Object.keys(partPages) as SettingPart[]
 
-export const pageOf = (setting: AnySetting): SettingSection =>
-  isOfStart(setting) ? setting.section : editableRow(setting.name).section
-
-/** The page that has the element of this id; undefined where none has it, or not yet. */
-export function pageOfId(id: string, settings: readonly AnySetting[]): SettingSection | undefined {
-  if (id in partPages) return partPages[id as SettingPart]
-  const setting = settings.find(({ name }) => name === id)
-  return setting && pageOf(setting)
-}
-
-/** Whether each word of what a person wrote is somewhere in those. */
-export function isFound(text: string, words: readonly string[]): boolean {
-  const all = words.join(' ').toLowerCase()
-  return text
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => all.includes(word))
+/** The page that has the part or setting of this name; undefined where none has it. */
+export function pageOf(id: string): SettingSection | undefined {
+  const name = settingNames.find((one) => one === id)
+  return id in partPages ? partPages[id as SettingPart] : name && editableRow(name).section
 }

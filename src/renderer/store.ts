@@ -9,7 +9,7 @@ import { type Addition, additionRequests, emptyAddition } from './addition.ts'
 import { type PowerSample, withPower } from './gauges.ts'
 import { AgentConnection, type Connection } from './link/connection.ts'
 import type { SettingSection } from '../contract/settings-table.ts'
-import type { Draft } from './settings-draft.ts'
+import { type Draft, pageOf } from './settings-draft.ts'
 
 /** A command to the agent about one thing, and its result. */
 export type Request = {
@@ -44,8 +44,10 @@ interface WindowState {
   /** Unsaved changes of the settings, kept while another view is shown. */
   readonly draft: Draft
   readonly settingPage: SettingSection
-  /** Id of the setting, or of another part of the settings, that a person is being led to. */
-  readonly goal: string | undefined
+  /** What the settings are searched for. */
+  readonly settingSearch: string
+  /** The setting or other part of the settings that a person was led to last, until they turn to something else. */
+  readonly goal: { readonly id: string } | undefined
   /** Filter of the activity, kept while another view is shown. */
   readonly historyFilter: HistoryFilter
   /** By uid of the service, or `node` for what concerns the whole machine. */
@@ -68,6 +70,7 @@ interface WindowState {
   readonly dismiss: (about: string) => void
   readonly write: (change: (draft: Draft) => Draft) => void
   readonly turnSettings: (page: SettingSection) => void
+  readonly searchSettings: (text: string) => void
   /** Turns to the page of the settings that has it, and takes the focus there. */
   readonly leadTo: (id: string) => void
   readonly filterHistory: (change: Partial<HistoryFilter>) => void
@@ -120,11 +123,12 @@ export function createWindowStore(link: AgentLink): WindowStore {
       addition: emptyAddition,
       draft: {},
       settingPage: 'General',
+      settingSearch: '',
       goal: undefined,
       historyFilter: { text: '', problemsOnly: false },
       requests: {},
       reconnect: () => connection.connect(),
-      show: (view) => set({ view, isChosen: false }),
+      show: (view) => set({ view, isChosen: false, goal: undefined }),
       select: (selected) => set({ selected, view: 'services', isChosen: selected !== undefined, isAdding: false }),
       add: (known) => {
         // What was written before is there again, unless it was created meanwhile.
@@ -151,8 +155,13 @@ export function createWindowStore(link: AgentLink): WindowStore {
           requests: Object.fromEntries(Object.entries(requests).filter(([key]) => key !== about)),
         })),
       write: (change) => set(({ draft }) => ({ draft: change(draft) })),
-      turnSettings: (settingPage) => set({ settingPage, goal: undefined }),
-      leadTo: (goal) => set({ view: 'settings', isChosen: false, goal }),
+      turnSettings: (settingPage) => set({ settingPage, settingSearch: '', goal: undefined }),
+      searchSettings: (settingSearch) => set({ settingSearch, goal: undefined }),
+      leadTo: (id) => {
+        get().show('settings')
+        get().turnSettings(pageOf(id) ?? get().settingPage)
+        set({ goal: { id } })
+      },
       filterHistory: (change) => set(({ historyFilter }) => ({ historyFilter: { ...historyFilter, ...change } })),
       ask: async (about, command, { requestId = crypto.randomUUID(), undo } = {}) => {
         set(withRequest(about, { state: 'pending', requestId, command, undo }))

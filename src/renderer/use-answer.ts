@@ -66,6 +66,17 @@ export function useAnswer<N extends QueryName>(
   return { answer, problem, isCurrent: of === text, isAsking: connected && settled !== wish }
 }
 
+/** How often a person came back to the window: what they did elsewhere may have changed what is there. */
+export function useReturns(): number {
+  const [returns, setReturns] = useState(0)
+  useEffect(() => {
+    const count = () => setReturns((before) => before + 1)
+    window.addEventListener('focus', count)
+    return () => window.removeEventListener('focus', count)
+  }, [])
+  return returns
+}
+
 /** So often an update that is under way is asked about, in milliseconds. */
 const lookMs = 500
 
@@ -83,12 +94,8 @@ export function useAppState(app: AppBridge) {
     setProblem(reply.ok ? undefined : reply.failure.message)
     return reply.ok
   }, [])
-  useEffect(() => {
-    const look = () => void take(app.appState())
-    look()
-    window.addEventListener('focus', look)
-    return () => window.removeEventListener('focus', look)
-  }, [app, take])
+  const returns = useReturns()
+  useEffect(() => void take(app.appState()), [app, take, returns])
   const step = state?.update.step
   const isUnderWay = step === 'looking' || step === 'downloading' || step === 'installing'
   useEffect(() => {

@@ -63,6 +63,16 @@ export function Facts({ facts }: { readonly facts: readonly (readonly [name: str
   )
 }
 
+/** What stays at the end of a view while that is scrolled. */
+export const BottomBar = ({ children }: { readonly children: ReactNode }) => (
+  <div className={styles['bottomBar']}>{children}</div>
+)
+
+/** Buttons in a row. */
+export const Buttons = ({ children }: { readonly children: ReactNode }) => (
+  <div className={styles['actions']}>{children}</div>
+)
+
 interface BannerProps {
   readonly tone: 'note' | 'warn' | 'bad'
   readonly children: ReactNode
@@ -78,7 +88,7 @@ export function Banner({ tone, children, actions }: BannerProps) {
     <div className={classNames(styles['banner'], styles[`${tone}Banner`])}>
       <span className={styles['glyph']}>{glyphs[tone]}</span>
       <div className={styles['text']}>{children}</div>
-      {actions !== undefined && <div className={styles['actions']}>{actions}</div>}
+      {actions !== undefined && <div className={styles['bannerActions']}>{actions}</div>}
     </div>
   )
 }

@@ -1,5 +1,6 @@
 import { type ReactNode, useEffect, useState } from 'react'
 import { Button as AriaButton } from 'react-aria-components/Button'
+import { useQuestion } from '../focus.ts'
 import { requestWords } from '../words/window.ts'
 import { CheckGlyph, CopyGlyph, Spinner } from './glyph.tsx'
 import { classNames, Spoken } from './text.tsx'
@@ -31,6 +32,38 @@ export function Button({ children, onPress, look, label, takesFocus, ...states }
       {pending && <Spinner />}
       {children}
     </AriaButton>
+  )
+}
+
+interface SureButtonProps extends Omit<ButtonProps, 'onPress' | 'takesFocus'> {
+  /** What is asked first; undefined = nothing. */
+  readonly question: ReactNode
+  readonly yes: string
+  readonly no: string
+  readonly onYes: () => void
+}
+
+/** A button that asks before it does something. The answer that changes nothing has the focus, and is that of Escape. */
+export function SureButton({ question: asked, yes, no, onYes, ...button }: SureButtonProps) {
+  const question = useQuestion()
+  const { disabled = false, pending = false } = button
+  if (!question.isAsked) {
+    return <Button {...button} takesFocus={question.isOver} onPress={asked === undefined ? onYes : question.open} />
+  }
+  const confirm = () => {
+    question.close()
+    onYes()
+  }
+  return (
+    <div className={styles['question']} onKeyDown={question.onKeyDown}>
+      <div>{asked}</div>
+      <Button disabled={disabled} pending={pending} onPress={confirm}>
+        {yes}
+      </Button>
+      <Button takesFocus onPress={question.close}>
+        {no}
+      </Button>
+    </div>
   )
 }
 

@@ -1,7 +1,8 @@
-import { type ReactNode, useId } from 'react'
+import { type ReactNode, useEffect, useId, useRef } from 'react'
 import { FieldError } from 'react-aria-components/FieldError'
 import { Input } from 'react-aria-components/Input'
 import { Label } from 'react-aria-components/Label'
+import { SearchField } from 'react-aria-components/SearchField'
 import { SwitchButton, SwitchField } from 'react-aria-components/Switch'
 import { Text } from 'react-aria-components/Text'
 import { TextField } from 'react-aria-components/TextField'
@@ -70,6 +71,32 @@ export function TextInput({
       )}
       <FieldError className={classNames(styles['problem'])}>{problem}</FieldError>
     </TextField>
+  )
+}
+
+interface FindFieldProps {
+  readonly label: string
+  readonly placeholder: string
+  readonly text: string
+  readonly onChange: (text: string) => void
+}
+
+/** What is searched for. Command+F, elsewhere Control+F, comes here from everywhere in the view; Escape clears it. */
+export function FindField({ label, placeholder, text, onChange }: FindFieldProps) {
+  const field = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent) => {
+      if (event.key.toLowerCase() !== 'f' || !(event.metaKey || event.ctrlKey)) return
+      event.preventDefault()
+      field.current?.select()
+    }
+    window.addEventListener('keydown', onKeyDown)
+    return () => window.removeEventListener('keydown', onKeyDown)
+  }, [])
+  return (
+    <SearchField className={classNames(styles['find'])} aria-label={label} value={text} onChange={onChange}>
+      <Input ref={field} className={classNames(styles['input'])} placeholder={placeholder} spellCheck="false" />
+    </SearchField>
   )
 }
 

@@ -12,6 +12,19 @@ export const classNames = (...names: readonly (string | false | undefined)[]): s
 /** What the agent or the cluster says. Flags, names, paths and URLs are not broken in their dashes; what stands in backticks is code. */
 export const Sentence = ({ text }: { readonly text: string }) => <Parts parts={partsOf(text)} />
 
+interface SaidProps {
+  readonly text: string
+  /** `quiet` beside what it is about, `small` below it. */
+  readonly look?: 'quiet' | 'small'
+}
+
+/** A paragraph of it. */
+export const Said = ({ text, look }: SaidProps) => (
+  <p className={look && styles[look]}>
+    <Sentence text={text} />
+  </p>
+)
+
 const Parts = ({ parts }: { readonly parts: readonly SentencePart[] }) => parts.map(drawn)
 
 /** A sentence has its parts for as long as it is the same. */

@@ -6,7 +6,7 @@ import { Note, ViewPage } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { TextInput } from '../components/fields.tsx'
 import { WarningGlyph } from '../components/glyph.tsx'
-import { classNames, Sentence } from '../components/text.tsx'
+import { classNames, Said } from '../components/text.tsx'
 import { daysOf, isProblem, matches, serviceOf, undosOf } from '../history.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
@@ -90,9 +90,7 @@ function HistoryItem({ entry, undo }: HistoryItemProps) {
           <strong>{activityWords.kinds[kind]}</strong>
           {service !== undefined && <ServiceName service={service} />}
         </div>
-        <p className={styles['message']}>
-          <Sentence text={activityWords.message(entry)} />
-        </p>
+        <Said look="quiet" text={activityWords.message(entry)} />
         {undo !== undefined && (
           <div className={styles['undo']}>
             <AskButton about={about} command={undo}>

@@ -14,15 +14,16 @@ import {
   sourceProblem,
   takesSecret,
 } from '../addition.ts'
-import { Banner, Card, Folded } from '../components/blocks.tsx'
+import { Banner, BottomBar, Buttons, Card, Folded } from '../components/blocks.tsx'
 import { Button, Command } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
 import { TextInput } from '../components/fields.tsx'
 import { BackGlyph } from '../components/glyph.tsx'
-import { classNames, LongName, Sentence } from '../components/text.tsx'
+import { classNames, LongName, Said } from '../components/text.tsx'
 import { contextAt, FitCard } from './fit-card.tsx'
 import { useChosenFocus, useKeptFocus } from '../focus.ts'
 import { modelSigns } from '../model-store.ts'
+import { hasWords } from '../search.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer, useRequest } from '../use-answer.ts'
 import { addWords } from '../words/models.ts'
@@ -155,21 +156,17 @@ function Offers({ words }: { readonly words: string }) {
   const trust = useTrust()
   const write = useWindow((state) => state.writeAddition)
   const { answer, problem } = useAnswer({ name: 'models' }, [useSnapshot(modelSigns)])
-  const matches = (...texts: readonly string[]) => {
-    const text = texts.join(' ').toLowerCase()
-    return words
-      .toLowerCase()
-      .split(/\s+/)
-      .every((word) => text.includes(word))
-  }
   const stored = (answer?.models ?? []).filter(
     ({ state, source, name }) =>
-      state === 'complete' && source !== '' && (trust === 'shell' || !isLocalSource(source)) && matches(name, source),
+      state === 'complete' &&
+      source !== '' &&
+      (trust === 'shell' || !isLocalSource(source)) &&
+      hasWords(words, [name, source]),
   )
-  const known = catalogue.filter(({ name, title }) => matches(name, title))
+  const known = catalogue.filter(({ name, title }) => hasWords(words, [name, title]))
   return (
     <>
-      {problem !== undefined && <p className={styles['aside']}>{problem}</p>}
+      {problem !== undefined && <Said look="quiet" text={problem} />}
       <Choices
         title={addWords.inStore}
         choices={stored.map((model) => ({ id: model.path, name: model.name, text: addWords.stored(model) }))}
@@ -183,7 +180,7 @@ function Offers({ words }: { readonly words: string }) {
         choices={known.map((entry) => ({ id: entry.name, name: entry.title, text: addWords.known(entry) }))}
         onChoose={(name) => write({ ...written(name), chosen: name })}
       />
-      {stored.length + known.length === 0 && <p className={styles['aside']}>{addWords.noMatch}</p>}
+      {stored.length + known.length === 0 && <Said look="quiet" text={addWords.noMatch} />}
     </>
   )
 }
@@ -226,11 +223,7 @@ function AskAboutModel({ source }: { readonly source: string }) {
             <p>{problem}</p>
           </Banner>
         )}
-        {answer?.kind === 'choose' && (
-          <p>
-            <Sentence text={answer.message} />
-          </p>
-        )}
+        {answer?.kind === 'choose' && <Said text={answer.message} />}
       </div>
       {answer?.kind === 'choose' && <Files title={addWords.files} files={answer.files} onChoose={choose} />}
       {answer?.kind === 'model' && (
@@ -309,15 +302,15 @@ function ApplyModel({ model, names, verdict }: ApplyModelProps) {
         </div>
         {application !== undefined && (
           <Folded title={addWords.yaml}>
-            <p className={styles['aside']}>{addWords.yamlHelp}</p>
+            <Said look="quiet" text={addWords.yamlHelp} />
             <Command text={applicationYaml(application)} label={addWords.yaml} copyLabel={addWords.copyYaml} />
           </Folded>
         )}
       </Card>
       <Answer about={additionRequests.apply} />
-      <div className={styles['apply']}>
+      <BottomBar>
         {created !== undefined && <p role="status">{addWords.created(created.name)}</p>}
-        <div className={styles['buttons']}>
+        <Buttons>
           <Button
             look="prominent"
             disabled={application === undefined || disabled || created !== undefined}
@@ -326,8 +319,8 @@ function ApplyModel({ model, names, verdict }: ApplyModelProps) {
           >
             {pending ? addWords.adding : addWord(verdict)}
           </Button>
-        </div>
-      </div>
+        </Buttons>
+      </BottomBar>
     </>
   )
 }

@@ -4,7 +4,7 @@ import { editableRow } from '../../contract/settings.ts'
 import { Banner } from '../components/blocks.tsx'
 import { Button, Command } from '../components/buttons.tsx'
 import { CloseGlyph } from '../components/glyph.tsx'
-import { Sentence } from '../components/text.tsx'
+import { Said } from '../components/text.tsx'
 import { isGood, type Request, useConnected, useWindow } from '../store.ts'
 import { requestWords } from '../words/window.ts'
 import { answerWords } from '../words/services.ts'
@@ -82,9 +82,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
           </>
         }
       >
-        <p>
-          <Sentence text={message} />
-        </p>
+        <Said text={message} />
         <p>{requestWords.unknown}</p>
       </Banner>
     )
@@ -107,9 +105,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
             </>
           }
         >
-          <p>
-            <Sentence text={message} />
-          </p>
+          <Said text={message} />
         </Banner>
       </div>
     )
@@ -137,9 +133,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
       }
     >
       {result.outcome === 'refused' && <p className={styles['who']}>{requestWords.refusedBy(result.by)}</p>}
-      <p>
-        <Sentence text={message} />
-      </p>
+      <Said text={message} />
       {result.outcome === 'refused' && result.yaml !== undefined && (
         <Command text={result.yaml} label={answerWords.yaml} copyLabel={answerWords.copyYaml} />
       )}

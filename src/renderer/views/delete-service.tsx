@@ -1,8 +1,9 @@
 import { useState } from 'react'
 import type { ServiceView } from '../../contract/service.ts'
+import { Buttons } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
-import { Sentence } from '../components/text.tsx'
+import { Said } from '../components/text.tsx'
 import { useAnswer, useRequest } from '../use-answer.ts'
 import { useQuestion } from '../focus.ts'
 import { deleteWords } from '../words/services.ts'
@@ -61,14 +62,10 @@ function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps
             <ProgressBar label={deleteWords.asking} percent={undefined} />
           </>
         )}
-        {answer !== undefined && (
-          <p>
-            <Sentence text={answer.message} />
-          </p>
-        )}
+        {answer !== undefined && <Said text={answer.message} />}
         {problem !== undefined && <p>{problem}</p>}
       </div>
-      <div className={styles['buttons']}>
+      <Buttons>
         {answer !== undefined && (
           <Button
             disabled={disabled}
@@ -86,7 +83,7 @@ function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps
         <Button takesFocus onPress={onAnswer}>
           {deleteWords.keep}
         </Button>
-      </div>
+      </Buttons>
     </>
   )
 }

@@ -1,6 +1,6 @@
-import { type ReactNode, useEffect, useState } from 'react'
+import type { ReactNode } from 'react'
 import { type ClusterView, looksLikeProduction, rightsCommands } from '../../contract/cluster.ts'
-import { Banner, Card, Folded } from '../components/blocks.tsx'
+import { Banner, Buttons, Card, Folded } from '../components/blocks.tsx'
 import { Button, Command, CommandText, CopyButton } from '../components/buttons.tsx'
 import { StepGlyph } from '../components/glyph.tsx'
 import { Sentence } from '../components/text.tsx'
@@ -14,7 +14,7 @@ import {
 } from '../first-run.ts'
 import { useQuestion } from '../focus.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
-import { useAnswer, usePressed } from '../use-answer.ts'
+import { useAnswer, usePressed, useReturns } from '../use-answer.ts'
 import { firstRunWords, placeWords } from '../words/first-run.ts'
 import { Answer, AskButton } from './answer.tsx'
 import { OpenLocalNetwork } from './header.tsx'
@@ -53,15 +53,11 @@ function RuntimeRows() {
         value={firstRunWords.runtime(runtime)}
         status={path === undefined ? 'failed' : 'done'}
       >
-        {message !== undefined && (
-          <RowNote>
-            <Sentence text={message} />
-          </RowNote>
-        )}
+        {message !== undefined && <Said look="quiet" text={message} />}
         {install !== undefined && <InstallLine name={name} line={install} />}
         {path === undefined && install === undefined && (
           <>
-            {!isMac && <RowNote>{firstRunWords.brewOnLinux}</RowNote>}
+            {!isMac && <Said look="quiet" text={firstRunWords.brewOnLinux} />}
             <Command text={firstRunWords.brew} />
           </>
         )}
@@ -103,9 +99,7 @@ function ClusterRow() {
     <>
       <Row name={firstRunWords.cluster} value={firstRunWords.context(context, server)} status="done" />
       <Row name={firstRunWords.namespace} value={namespace ?? firstRunWords.allNamespaces} status="done">
-        <RowNote>
-          <Sentence text={message} />
-        </RowNote>
+        <Said look="quiet" text={message} />
       </Row>
     </>
   )
@@ -119,19 +113,19 @@ function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; read
       return <TryNow />
     case 'localNetwork':
       return (
-        <RowButtons>
+        <Buttons>
           <OpenLocalNetwork />
           <AskButton about={about} command={{ name: 'resync' }}>
             {firstRunWords.tryNow}
           </AskButton>
-        </RowButtons>
+        </Buttons>
       )
     case 'noDefinitions':
       return (
         <>
-          <RowNote>{firstRunWords.install}</RowNote>
+          <Said look="quiet" text={firstRunWords.install} />
           <Command text={installCommand(cluster.context)} />
-          <RowNote>{firstRunWords.definitions}</RowNote>
+          <Said look="quiet" text={firstRunWords.definitions} />
           <Command text={definitionsCommand(cluster.context)} copyLabel={firstRunWords.copyDefinitions} />
           <TryNow />
         </>
@@ -139,7 +133,7 @@ function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; read
     case 'noLogin':
       return (
         <>
-          <RowNote>{firstRunWords.login}</RowNote>
+          <Said look="quiet" text={firstRunWords.login} />
           <Command text={loginCommand(cluster.context)} />
           <TryNow />
         </>
@@ -155,11 +149,11 @@ function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; read
 }
 
 const TryNow = () => (
-  <RowButtons>
+  <Buttons>
     <AskButton about={about} command={{ name: 'resync' }}>
       {firstRunWords.tryNow}
     </AskButton>
-  </RowButtons>
+  </Buttons>
 )
 
 /** The commands that grant the missing rights; their YAML is folded, since most people only copy it. */
@@ -167,12 +161,12 @@ function Rights({ cluster }: { readonly cluster: ClusterView }) {
   const { needed, further } = rightsCommands(cluster)
   return (
     <>
-      <RowNote>{firstRunWords.rights}</RowNote>
-      <RowButtons>
+      <Said look="quiet" text={firstRunWords.rights} />
+      <Buttons>
         <CopyButton text={needed} label={firstRunWords.copyRights}>
           {firstRunWords.copyRights}
         </CopyButton>
-      </RowButtons>
+      </Buttons>
       <Folded title={firstRunWords.showRights}>
         <CommandText text={needed} />
       </Folded>
@@ -192,17 +186,17 @@ function ChooseContext() {
   const contexts = problem === undefined ? (answer?.contexts ?? []) : []
   if (contexts.length === 0) {
     return (
-      <RowButtons>
+      <Buttons>
         <AskButton about={about} command={{ name: 'reloadKubeconfig' }}>
           {firstRunWords.reload}
         </AskButton>
-      </RowButtons>
+      </Buttons>
     )
   }
   if (trust === 'page') {
     return (
       <>
-        <RowNote>{firstRunWords.chooseInTerminal}</RowNote>
+        <Said look="quiet" text={firstRunWords.chooseInTerminal} />
         {contexts.map(({ name }) => (
           <Command key={name} text={contextCommand(name)} copyLabel={firstRunWords.copyUse(name)} />
         ))}
@@ -211,14 +205,14 @@ function ChooseContext() {
   }
   return (
     <>
-      <RowNote>{firstRunWords.chooseContext}</RowNote>
-      <RowButtons>
+      <Said look="quiet" text={firstRunWords.chooseContext} />
+      <Buttons>
         {contexts.map((context) => (
           <ContextChoice key={context.name} context={context} about={about} leaves={false}>
             {firstRunWords.useContext(context.name)}
           </ContextChoice>
         ))}
-      </RowButtons>
+      </Buttons>
     </>
   )
 }
@@ -302,18 +296,14 @@ function AddressRow() {
   const fit = answer?.addresses.filter(({ unfit }) => unfit === undefined) ?? []
   return (
     <Row name={firstRunWords.address} value={firstRunWords.noAddress} status="failed">
-      {fit.length === 0 && (
-        <RowNote>
-          <Sentence text={message} />
-        </RowNote>
-      )}
-      <RowButtons>
+      {fit.length === 0 && <Said look="quiet" text={message} />}
+      <Buttons>
         {fit.map((one) => (
           <AskButton key={one.address} about="address" command={{ name: 'setHostAddress', address: one.address }}>
             {firstRunWords.useAddress(one.address, one.interface)}
           </AskButton>
         ))}
-      </RowButtons>
+      </Buttons>
       <Answer about="address" />
     </Row>
   )
@@ -340,21 +330,4 @@ export function Row({ name, value, status, children }: RowProps) {
       </div>
     </li>
   )
-}
-
-const RowNote = ({ children }: { readonly children: ReactNode }) => <p className={styles['note']}>{children}</p>
-
-const RowButtons = ({ children }: { readonly children: ReactNode }) => (
-  <div className={styles['buttons']}>{children}</div>
-)
-
-/** How often a person came back to the window: what they did elsewhere may have changed what is there. */
-function useReturns(): number {
-  const [returns, setReturns] = useState(0)
-  useEffect(() => {
-    const count = () => setReturns((before) => before + 1)
-    window.addEventListener('focus', count)
-    return () => window.removeEventListener('focus', count)
-  }, [])
-  return returns
 }

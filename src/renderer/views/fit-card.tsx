@@ -3,7 +3,7 @@ import { additionRequests } from '../addition.ts'
 import { Banner, Card } from '../components/blocks.tsx'
 import { Slider } from '../components/fields.tsx'
 import { ErrorGlyph, LinkGlyph, WarningGlyph } from '../components/glyph.tsx'
-import { classNames, Sentence } from '../components/text.tsx'
+import { classNames, Said } from '../components/text.tsx'
 import { useWindow } from '../store.ts'
 import { addWords, fitWords } from '../words/models.ts'
 import { memoryWords } from '../words/services.ts'
@@ -36,7 +36,7 @@ export function FitCard({ model, at, isAsking }: FitCardProps) {
   const ways = [...model.unload.map(unloading), ...model.ways]
   return (
     <Card title={addWords.fit}>
-      <p className={styles['aside']}>{addWords.facts(model)}</p>
+      <Said look="quiet" text={addWords.facts(model)} />
       <p>{addWords.fetch(model)}</p>
       {model.diskProblem !== undefined && (
         <Banner tone="warn">
@@ -64,11 +64,7 @@ export function FitCard({ model, at, isAsking }: FitCardProps) {
         />
       )}
       {at !== undefined && <FitBar at={at} room={model.room} />}
-      {at?.isExact === true && (
-        <p>
-          <Sentence text={model.message} />
-        </p>
-      )}
+      {at?.isExact === true && <Said text={model.message} />}
       <Answer about={about} />
       {at?.isExact === true && at.verdict !== 'fits' && ways.length > 0 && (
         <Ways
@@ -77,7 +73,7 @@ export function FitCard({ model, at, isAsking }: FitCardProps) {
           context={{ effect: addWords.contextEffect, onUse: (tokens) => write({ contextSize: tokens }) }}
         />
       )}
-      {at?.isExact === true && model.guess !== undefined && <p className={styles['aside']}>{model.guess}</p>}
+      {at?.isExact === true && model.guess !== undefined && <Said look="quiet" text={model.guess} />}
       {model.notes.map((note) => (
         <p key={note} className={styles['aside']}>
           {note}

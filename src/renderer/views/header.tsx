@@ -6,7 +6,7 @@ import { clusterWords, sharedWords } from '../../contract/words.ts'
 import { Banner } from '../components/blocks.tsx'
 import { Button, CopyButton } from '../components/buttons.tsx'
 import { CloseGlyph, LinkGlyph, TearOffGlyph } from '../components/glyph.tsx'
-import { Age, LocalAge, LocalUntil, Sentence, Spoken, Until } from '../components/text.tsx'
+import { Age, LocalAge, LocalUntil, Said, Spoken, Until } from '../components/text.tsx'
 import { useApp, useSnapshot, useWindow } from '../store.ts'
 import { connectionWords, windowWords } from '../words/window.ts'
 import { MemoryBar } from './memory-bar.tsx'
@@ -131,9 +131,7 @@ function AgentGone() {
   if (connection.state !== 'gone') return null
   return (
     <Banner tone="bad" actions={<Button onPress={reconnect}>{connectionWords.tryNow}</Button>}>
-      <p>
-        <Sentence text={connection.message} />
-      </p>
+      <Said text={connection.message} />
       <p>
         <LocalAge since={connection.since} words={(age) => connectionWords.seenAt(connection.since, age)} />{' '}
         <LocalUntil at={connection.retryAt} words={connectionWords.nextTry} />
@@ -155,9 +153,7 @@ function ClusterAway({ cluster: { state, message, cause, since, retryAt } }: { r
       tone={state === 'connecting' ? 'note' : 'warn'}
       actions={cause === 'localNetwork' ? <OpenLocalNetwork /> : undefined}
     >
-      <p>
-        <Sentence text={message} />
-      </p>
+      <Said text={message} />
       <p>
         <Age since={since} words={connectionWords.lasts} />{' '}
         {retryAt !== undefined && <Until at={retryAt} words={connectionWords.nextTry} />}

@@ -15,7 +15,7 @@ import { Card, Folded, Note, ViewPage } from '../components/blocks.tsx'
 import { Button, Command } from '../components/buttons.tsx'
 import { Markdown } from '../components/markdown.tsx'
 import { ErrorGlyph, NoteGlyph, StepGlyph, WarningGlyph } from '../components/glyph.tsx'
-import { Sentence, Spoken } from '../components/text.tsx'
+import { Said, Sentence, Spoken } from '../components/text.tsx'
 import { pages } from '../docs-pages.ts'
 import { useConnected, useLink, useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
@@ -140,9 +140,7 @@ function Unserved() {
             <p className={styles['asks']}>
               {namespace}/{name}
             </p>
-            <p className={styles['note']}>
-              <Sentence text={message} />
-            </p>
+            <Said look="quiet" text={message} />
           </li>
         ))}
       </ul>
@@ -230,14 +228,8 @@ function Trouble({ finding: { asks, says, verdict, action, page }, onAnswer }: T
           <Spoken>{verdictWords[verdict]}: </Spoken>
           {asks}
         </h3>
-        <p>
-          <Sentence text={says} />
-        </p>
-        {action !== undefined && (
-          <p>
-            <Sentence text={action.text} />
-          </p>
-        )}
+        <Said text={says} />
+        {action !== undefined && <Said text={action.text} />}
         {action?.shell !== undefined && action.fix === undefined && <Command text={action.shell} />}
         {action?.fix !== undefined && (
           <AskButton about={about} command={action.fix.command} onAnswer={onAnswer}>
@@ -285,9 +277,7 @@ function InOrder({ title, of }: { readonly title: string; readonly of: readonly 
                 <Spoken>{verdictWords[verdict]}: </Spoken>
                 {asks}
               </p>
-              <p className={styles['note']}>
-                <Sentence text={says} />
-              </p>
+              <Said look="quiet" text={says} />
             </div>
           </li>
         ))}

@@ -1,4 +1,4 @@
-import { memo, type RefObject, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
+import { memo, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
 import { ToggleButton } from 'react-aria-components/ToggleButton'
 import { ToggleButtonGroup } from 'react-aria-components/ToggleButtonGroup'
 import { LinkError, type Unsubscribe } from '../../contract/client.ts'
@@ -6,6 +6,7 @@ import type { ServiceRef } from '../../contract/commands.ts'
 import type { LogChunk, LogRun } from '../../contract/log.ts'
 import type { ServiceView } from '../../contract/service.ts'
 import { Button } from '../components/buttons.tsx'
+import { FindField } from '../components/fields.tsx'
 import { classNames } from '../components/text.tsx'
 import { emptyTail, found, type LogEntry, type LogTail, withChunk } from '../log.ts'
 import { useApp, useConnected, useLink } from '../store.ts'
@@ -16,17 +17,8 @@ import styles from './log-view.module.css'
 export function LogView({ service }: { readonly service: ServiceView }) {
   const [run, setRun] = useState<LogRun>('current')
   const [text, setText] = useState('')
-  const field = useRef<HTMLInputElement>(null)
   return (
-    <section
-      className={styles['log']}
-      aria-label={logWords.title}
-      onKeyDown={(event) => {
-        if (event.key.toLowerCase() !== 'f' || !(event.metaKey || event.ctrlKey)) return
-        event.preventDefault()
-        field.current?.select()
-      }}
-    >
+    <section className={styles['log']} aria-label={logWords.title}>
       <div className={styles['bar']}>
         <h3 className={styles['title']}>{logWords.title}</h3>
         <RevealLog service={service} run={run} />
@@ -51,7 +43,6 @@ export function LogView({ service }: { readonly service: ServiceView }) {
         key={run === 'current' ? run : `${run} ${service.pid}`}
         service={service}
         run={run}
-        field={field}
         text={text}
         onText={setText}
       />
@@ -65,14 +56,13 @@ const endTolerance = 16
 interface TailProps {
   readonly service: ServiceView
   readonly run: LogRun
-  readonly field: RefObject<HTMLInputElement | null>
   /** What is searched for. */
   readonly text: string
   readonly onText: (text: string) => void
 }
 
 /** The lines of one run, or those of them that contain what is searched for; Escape ends the search. */
-function Tail({ service, run, field, text, onText }: TailProps) {
+function Tail({ service, run, text, onText }: TailProps) {
   const { tail, hasFile, problem } = useLog({ namespace: service.namespace, name: service.name, pid: service.pid, run })
   /** The lines shown while a person reads further up; undefined while the view follows. */
   const [held, setHeld] = useState<LogTail>()
@@ -86,22 +76,7 @@ function Tail({ service, run, field, text, onText }: TailProps) {
   return (
     <>
       <div className={styles['search']} role="search">
-        <input
-          ref={field}
-          className={styles['field']}
-          type="text"
-          aria-label={logWords.search}
-          placeholder={logWords.searchHint}
-          value={text}
-          spellCheck={false}
-          autoComplete="off"
-          onChange={({ currentTarget }) => onText(currentTarget.value)}
-          onKeyDown={(event) => {
-            if (event.key !== 'Escape' || text === '') return
-            event.stopPropagation()
-            onText('')
-          }}
-        />
+        <FindField label={logWords.search} placeholder={logWords.searchHint} text={text} onChange={onText} />
         <span className={styles['count']} role="status">
           {text !== '' && logWords.found(shown.length)}
         </span>

@@ -3,7 +3,7 @@ import { Tab, TabList, TabPanel, Tabs } from 'react-aria-components/Tabs'
 import { windowViews } from '../../contract/app-bridge.ts'
 import { Button } from '../components/buttons.tsx'
 import { ErrorGlyph, Spinner } from '../components/glyph.tsx'
-import { classNames, LocalUntil, Sentence } from '../components/text.tsx'
+import { classNames, LocalUntil, Said } from '../components/text.tsx'
 import type { Connection } from '../link/connection.ts'
 import { useWindow } from '../store.ts'
 import { viewWords } from '../words/services.ts'
@@ -97,9 +97,7 @@ function NotConnected({ connection }: { readonly connection: Connection }) {
         <h1 className={styles['title']}>
           {connection.state === 'gone' ? connectionWords.noAgent : connectionWords.noAccess}
         </h1>
-        <p>
-          <Sentence text={connection.message} />
-        </p>
+        <Said text={connection.message} />
       </div>
       {connection.state === 'gone' && (
         <p className={styles['aside']}>

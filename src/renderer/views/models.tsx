@@ -4,11 +4,10 @@ import { isLocalSource } from '../../contract/names.ts'
 import { percentOf } from '../../contract/service.ts'
 import { isWritten } from '../addition.ts'
 import { Note, ViewPage } from '../components/blocks.tsx'
-import { Button } from '../components/buttons.tsx'
+import { Button, SureButton } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
 import { TextInput } from '../components/fields.tsx'
-import { Age, LongName, Sentence } from '../components/text.tsx'
-import { useQuestion } from '../focus.ts'
+import { Age, LongName, Said, Sentence } from '../components/text.tsx'
 import { modelSigns, type Removal, removalOf } from '../model-store.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer, useRequest } from '../use-answer.ts'
@@ -107,12 +106,10 @@ function Download({ download: { name, state, message, progress } }: { readonly d
       {goesOn && progress !== undefined && (
         <>
           <ProgressBar label={modelWords.download(name)} percent={percentOf(progress)} />
-          <p className={styles['aside']}>{detailWords.progress(progress)}</p>
+          <Said look="quiet" text={detailWords.progress(progress)} />
         </>
       )}
-      <p className={styles['aside']}>
-        <Sentence text={message} />
-      </p>
+      <Said look="quiet" text={message} />
       {goesOn && (
         <div>
           <Button
@@ -152,12 +149,8 @@ function ModelRow({ model, removal }: ModelRowProps) {
         <LongName name={name === '' ? modelWords.nameless : name} />
         <span className={styles['size']}>{modelWords.size(model)}</span>
       </div>
-      {source !== '' && (
-        <p className={styles['aside']}>
-          <Sentence text={source} />
-        </p>
-      )}
-      <p className={styles['aside']}>{modelWords.facts(model)}</p>
+      {source !== '' && <Said look="quiet" text={source} />}
+      <Said look="quiet" text={modelWords.facts(model)} />
       {(usage !== undefined || lastUsedAt !== undefined) && (
         <p>
           {usage !== undefined && <Sentence text={usage} />}
@@ -169,9 +162,7 @@ function ModelRow({ model, removal }: ModelRowProps) {
           )}
         </p>
       )}
-      {usage === undefined && prunable !== undefined && (
-        <p className={styles['aside']}>{modelWords.prunable(prunable)}</p>
-      )}
+      {usage === undefined && prunable !== undefined && <Said look="quiet" text={modelWords.prunable(prunable)} />}
       <div className={styles['ways']}>
         {canBeServed && <Serve name={name} source={source} />}
         {removal !== undefined && <Delete name={name} removal={removal} />}
@@ -184,68 +175,36 @@ function ModelRow({ model, removal }: ModelRowProps) {
 function Serve({ name, source }: Pick<StoredModelView, 'name' | 'source'>) {
   const add = useWindow((state) => state.add)
   const addition = useWindow((state) => state.addition)
-  const question = useQuestion()
-  const serve = () => add({ source, chosen: source, isFromStore: true, suggestedName: name })
-  const press = () => {
-    if (addition.chosen === source && addition.created === undefined) add()
-    else if (isWritten(addition)) question.open()
-    else serve()
-  }
+  const isBegun = addition.chosen === source && addition.created === undefined
   return (
-    <div className={styles['actions']} onKeyDown={question.onKeyDown}>
-      {question.isAsked ? (
-        <>
-          <span>{addWords.serveSure(addition)}</span>
-          <Button onPress={serve}>{addWords.serveInstead}</Button>
-          <Button takesFocus onPress={question.close}>
-            {addWords.keepWritten}
-          </Button>
-        </>
-      ) : (
-        <Button label={addWords.serveOne(name)} takesFocus={question.isOver} onPress={press}>
-          {addWords.serve}
-        </Button>
-      )}
-    </div>
+    <SureButton
+      label={addWords.serveOne(name)}
+      question={!isBegun && isWritten(addition) ? addWords.serveSure(addition) : undefined}
+      yes={addWords.serveInstead}
+      no={addWords.keepWritten}
+      onYes={() => (isBegun ? add() : add({ source, chosen: source, isFromStore: true, suggestedName: name }))}
+    >
+      {addWords.serve}
+    </SureButton>
   )
 }
 
 function Delete({ name, removal }: { readonly name: string; readonly removal: Removal }) {
   const about = `model/${name}`
-  const question = useQuestion()
   const { pending, disabled, ask } = useRequest(about)
   return (
     <>
-      <div className={styles['actions']} onKeyDown={question.onKeyDown}>
-        {question.isAsked ? (
-          <>
-            <span>{modelWords.sure(removal)}</span>
-            <Button
-              disabled={disabled}
-              pending={pending}
-              onPress={() => {
-                question.close()
-                void ask({ name: 'removeModel', model: name })
-              }}
-            >
-              {modelWords.deleteNow}
-            </Button>
-            <Button takesFocus onPress={question.close}>
-              {modelWords.keep}
-            </Button>
-          </>
-        ) : (
-          <Button
-            label={modelWords.deleteOne(name)}
-            disabled={disabled}
-            pending={pending}
-            takesFocus={question.isOver}
-            onPress={question.open}
-          >
-            {modelWords.delete}
-          </Button>
-        )}
-      </div>
+      <SureButton
+        label={modelWords.deleteOne(name)}
+        disabled={disabled}
+        pending={pending}
+        question={modelWords.sure(removal)}
+        yes={modelWords.deleteNow}
+        no={modelWords.keep}
+        onYes={() => void ask({ name: 'removeModel', model: name })}
+      >
+        {modelWords.delete}
+      </SureButton>
       <Answer about={about} />
     </>
   )
@@ -253,41 +212,32 @@ function Delete({ name, removal }: { readonly name: string; readonly removal: Re
 
 /** Deletes what no service uses, after it was shown what that is. */
 function Prune({ models }: { readonly models: readonly StoredModelView[] }) {
-  const question = useQuestion()
   const { pending, disabled, ask } = useRequest('prune')
   const prunable = models.filter((model) => model.prunable !== undefined)
   return (
-    <section className={styles['prune']} aria-label={modelWords.prune} onKeyDown={question.onKeyDown}>
-      {prunable.length > 0 && !question.isAsked && (
-        <Button disabled={disabled} pending={pending} takesFocus={question.isOver} onPress={question.open}>
+    <section className={styles['prune']} aria-label={modelWords.prune}>
+      {prunable.length > 0 && (
+        <SureButton
+          disabled={disabled}
+          pending={pending}
+          question={
+            <>
+              <p>{modelWords.wouldDelete(prunable)}</p>
+              <ul className={styles['names']}>
+                {prunable.map(({ path, name, prunable: why }) => (
+                  <li key={path}>
+                    {name === '' ? path : name}: {why}
+                  </li>
+                ))}
+              </ul>
+            </>
+          }
+          yes={modelWords.pruneNow(prunable)}
+          no={modelWords.keep}
+          onYes={() => void ask({ name: 'pruneModels', dryRun: false })}
+        >
           {modelWords.prunePreview}
-        </Button>
-      )}
-      {prunable.length > 0 && question.isAsked && (
-        <>
-          <p>{modelWords.wouldDelete(prunable)}</p>
-          <ul className={styles['names']}>
-            {prunable.map(({ path, name, prunable: why }) => (
-              <li key={path}>
-                {name === '' ? path : name}: {why}
-              </li>
-            ))}
-          </ul>
-          <div className={styles['pruneActions']}>
-            <Button
-              disabled={disabled}
-              onPress={() => {
-                question.close()
-                void ask({ name: 'pruneModels', dryRun: false })
-              }}
-            >
-              {modelWords.pruneNow(prunable)}
-            </Button>
-            <Button takesFocus onPress={question.close}>
-              {modelWords.keep}
-            </Button>
-          </div>
-        </>
+        </SureButton>
       )}
       <Answer about="prune" />
     </section>

@@ -4,7 +4,7 @@ import type { CrashView, RuntimeFigures, ServiceMemory, ServiceView } from '../.
 import { Banner, Card, Facts, Folded } from '../components/blocks.tsx'
 import { Command, CommandText, CopyButton } from '../components/buttons.tsx'
 import { ErrorGlyph, WarningGlyph } from '../components/glyph.tsx'
-import { Age, Sentence, Until } from '../components/text.tsx'
+import { Age, Said, Sentence, Until } from '../components/text.tsx'
 import { useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import {
@@ -36,9 +36,7 @@ export function Crash({ service, crash }: CrashProps) {
         {crashWords.crashed(crash, isOver)}
       </h3>
       {firstError !== undefined && <pre className={styles['error']}>{firstError}</pre>}
-      <p>
-        <Sentence text={guess ?? message} />
-      </p>
+      <Said text={guess ?? message} />
       <dl className={styles['facts']}>
         <div>
           <dt>{crashWords.how}</dt>
@@ -71,7 +69,7 @@ export function Crash({ service, crash }: CrashProps) {
 function LastLines({ service: { namespace, name }, crash }: CrashProps) {
   const { answer, problem } = useAnswer({ name: 'server', service: { namespace, name } }, [crash.at])
   const lines = answer?.crashLines ?? []
-  if (lines.length === 0) return problem === undefined ? null : <p className={styles['note']}>{problem}</p>
+  if (lines.length === 0) return problem === undefined ? null : <Said look="quiet" text={problem} />
   const title = crashWords.lastLines(lines.length)
   return (
     <Folded title={title}>
@@ -187,9 +185,9 @@ export function ServiceMemoryCard({ service: { uid, memory } }: { readonly servi
           ...(counted === undefined ? [] : [[estimateWords.counted, memoryWords.size(counted)] as const]),
         ]}
       />
-      {counted !== undefined && <p className={styles['serviceMemoryNote']}>{estimateWords.whyCounted}</p>}
+      {counted !== undefined && <Said look="quiet" text={estimateWords.whyCounted} />}
       {memory?.items !== undefined && <Items items={memory.items} />}
-      {memory?.guess !== undefined && <p className={styles['serviceMemoryNote']}>{memory.guess}</p>}
+      {memory?.guess !== undefined && <Said look="quiet" text={memory.guess} />}
       {memory?.notes?.map((note) => (
         <p key={note} className={styles['serviceMemoryNote']}>
           {note}
@@ -231,7 +229,7 @@ export function ServerDetails({ service: { namespace, name, pid } }: { readonly 
         <Card title={serverWords.commandLine}>
           {answer.isUnquoted === true ? (
             <>
-              <p className={styles['serverDetailsNote']}>{serverWords.unquoted}</p>
+              <Said look="quiet" text={serverWords.unquoted} />
               <CommandText text={answer.commandLine} />
             </>
           ) : (
@@ -239,7 +237,7 @@ export function ServerDetails({ service: { namespace, name, pid } }: { readonly 
           )}
         </Card>
       )}
-      {problem !== undefined && <p className={styles['serverDetailsNote']}>{problem}</p>}
+      {problem !== undefined && <Said look="quiet" text={problem} />}
     </>
   )
 }
@@ -328,10 +326,6 @@ const Item = ({ title, isWarning = false, aside, time, children }: ItemProps) =>
       <span className={styles['serviceNewsNote']}>{aside}</span>
       <span className={styles['time']}>{time}</span>
     </p>
-    {children !== '' && (
-      <p>
-        <Sentence text={children} />
-      </p>
-    )}
+    {children !== '' && <Said text={children} />}
   </li>
 )

@@ -1,11 +1,11 @@
 import { useRef } from 'react'
 import { percentOf, type ServiceView, type Step, type StepName, stepNames } from '../../contract/service.ts'
 import { type Action, actionsFor, skipDrainOf, stateWord, stepWords } from '../../contract/words.ts'
-import { Banner, Facts, PlainCard } from '../components/blocks.tsx'
+import { Banner, Buttons, Facts, PlainCard } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
 import { BackGlyph, StateGlyph, StepGlyph } from '../components/glyph.tsx'
-import { Age, Sentence, Since, Until } from '../components/text.tsx'
+import { Age, Said, Sentence, Since, Until } from '../components/text.tsx'
 import { useChosenFocus, useKeptFocus } from '../focus.ts'
 import { type Request, useConnected, useSnapshot, useWindow } from '../store.ts'
 import { holdWords, detailWords, startDaemonWords, stepsWords, viewWords } from '../words/services.ts'
@@ -60,9 +60,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
             <Age since={since} words={timeWords.lasts} /> · {detailWords.namespace(namespace)}
           </span>
         </p>
-        <p>
-          <Sentence text={message} />
-        </p>
+        <Said text={message} />
         {retryAt !== undefined && crash === undefined && (
           <p className={styles['aside']}>
             <Until at={retryAt} words={connectionWords.nextTry} />
@@ -107,10 +105,10 @@ function Figures({ uid }: { readonly uid: string }) {
       {progress !== undefined && (
         <div>
           <ProgressBar label={detailWords.download} percent={percentOf(progress)} />
-          <p className={styles['aside']}>{detailWords.progress(progress)}</p>
+          <Said look="quiet" text={detailWords.progress(progress)} />
         </div>
       )}
-      {requestsInFlight !== undefined && <p className={styles['aside']}>{detailWords.requests(requestsInFlight)}</p>}
+      {requestsInFlight !== undefined && <Said look="quiet" text={detailWords.requests(requestsInFlight)} />}
     </>
   )
 }
@@ -124,7 +122,7 @@ function ServiceActions({ service }: { readonly service: ServiceView }) {
   return (
     <>
       {(actions.length > 0 || start !== undefined) && (
-        <div className={styles['actions']}>
+        <Buttons>
           {start !== undefined && (
             <AskButton
               look="prominent"
@@ -137,7 +135,7 @@ function ServiceActions({ service }: { readonly service: ServiceView }) {
           {actions.map((action) => (
             <ActionButton key={action.label} about={service.uid} action={action} />
           ))}
-        </div>
+        </Buttons>
       )}
       <Answer about={service.uid} />
     </>
@@ -183,11 +181,7 @@ export function HoldNotice({ service: { hold, state, message, since } }: { reado
   if (hold === undefined) return null
   return (
     <Banner tone={hold.by === 'pressure' ? 'warn' : 'note'}>
-      {!message.includes(hold.message) && (
-        <p>
-          <Sentence text={hold.message} />
-        </p>
-      )}
+      {!message.includes(hold.message) && <Said text={hold.message} />}
       <p>
         <Since at={hold.since} words={holdWords.held} /> {holdWords.back(hold)}
       </p>

@@ -3,24 +3,23 @@ import type { AppBridge, AppState, BridgeReply, UpdateAction } from '../../contr
 import { percentOf } from '../../contract/service.ts'
 import type { TraceKind, TraceList } from '../../contract/uninstall.ts'
 import { actionWords, sharedWords } from '../../contract/words.ts'
-import { Banner } from '../components/blocks.tsx'
+import { Banner, Folded } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
 import { ChoiceRow, SwitchRow } from '../components/fields.tsx'
-import { useQuestion } from '../focus.ts'
+import { Said } from '../components/text.tsx'
 import { useAppState } from '../use-answer.ts'
 import { appWords, uninstallWords, updateWords } from '../words/app.ts'
-import styles from './settings-sections.module.css'
+import { Place } from './settings-sections.tsx'
 
 /** What concerns the app beside its agent. Each choice takes effect at once; a page in a browser has nothing of it. */
 export function SettingsGeneral({ app }: { readonly app: AppBridge }) {
   const { state, problem, take } = useAppState(app)
-  if (state === undefined) return problem === undefined ? null : <p className={styles['place']}>{problem}</p>
+  if (state === undefined) return problem === undefined ? null : <Place problem={problem}>{undefined}</Place>
   const { loginItem, preferences } = state
   return (
     <>
-      <div id="app" className={styles['place']}>
-        {problem !== undefined && <p role="alert">{problem}</p>}
+      <Place id="app" problem={problem}>
         <SwitchRow
           title={sharedWords.loginItem}
           help={appWords.loginItems[loginItem]}
@@ -34,7 +33,7 @@ export function SettingsGeneral({ app }: { readonly app: AppBridge }) {
           </div>
         )}
         {preferences === undefined ? (
-          <p className={styles['note']}>{appWords.noPreferences}</p>
+          <Said look="small" text={appWords.noPreferences} />
         ) : (
           <>
             <ChoiceRow
@@ -63,50 +62,43 @@ export function SettingsGeneral({ app }: { readonly app: AppBridge }) {
             />
           </>
         )}
-      </div>
-      <div className={styles['place']}>
-        <SettingsUpdates app={app} state={state} take={take} />
-      </div>
-      <div id="uninstall" className={styles['place']}>
-        <Uninstall app={app} />
-      </div>
+      </Place>
+      <Updates app={app} state={state} take={take} />
+      <Uninstall app={app} />
     </>
   )
 }
 
-interface SettingsUpdatesProps {
+interface UpdatesProps {
   readonly app: AppBridge
   readonly state: AppState
   readonly take: (asked: Promise<BridgeReply<AppState>>) => Promise<boolean>
 }
 
 /** Newer versions of the app, and the link to its command. */
-function SettingsUpdates({ app, state, take }: SettingsUpdatesProps) {
+function Updates({ app, state, take }: UpdatesProps) {
   const { update, lastUpdate, preferences, commandLink } = state
-  const act = (action: UpdateAction) => void take(app.update(action))
-  const isPossible = update.step !== 'unavailable'
+  const [action, label] = nextOf[update.step] ?? []
   return (
-    <>
-      <div id="updates" className={styles['updates']} tabIndex={-1} role="group" aria-label={updateWords.title}>
-        <p>{updateWords.runs(state.version)}</p>
-        {lastUpdate !== undefined && <p>{sharedWords.lastUpdate(lastUpdate)}</p>}
-        <p role={update.step === 'downloading' ? undefined : 'status'} className={styles['note']}>
-          {updateWords.state(update)}
-        </p>
-        {update.step === 'downloading' && <ProgressBar label={updateWords.progress} percent={percentOf(update)} />}
-        <div>
-          <Next step={update.step} act={act} />
-        </div>
+    <Place id="updates" label={updateWords.title}>
+      <p>{updateWords.runs(state.version)}</p>
+      {lastUpdate !== undefined && <p>{sharedWords.lastUpdate(lastUpdate)}</p>}
+      <div role={update.step === 'downloading' ? undefined : 'status'}>
+        <Said look="small" text={updateWords.state(update)} />
       </div>
-      {isPossible && preferences !== undefined && (
-        <>
-          <SwitchRow
-            title={updateWords.regularly}
-            help={updateWords.regularlyHelp}
-            isOn={preferences.looksForUpdates}
-            onChange={(looksForUpdates) => void take(app.prefer({ looksForUpdates }))}
-          />
-        </>
+      {update.step === 'downloading' && <ProgressBar label={updateWords.progress} percent={percentOf(update)} />}
+      {action !== undefined && (
+        <div>
+          <Button onPress={() => void take(app.update(action))}>{label}</Button>
+        </div>
+      )}
+      {update.step !== 'unavailable' && preferences !== undefined && (
+        <SwitchRow
+          title={updateWords.regularly}
+          help={updateWords.regularlyHelp}
+          isOn={preferences.looksForUpdates}
+          onChange={(looksForUpdates) => void take(app.prefer({ looksForUpdates }))}
+        />
       )}
       <SwitchRow
         title={updateWords.command}
@@ -115,46 +107,29 @@ function SettingsUpdates({ app, state, take }: SettingsUpdatesProps) {
         disabled={commandLink.state === 'unavailable' || commandLink.state === 'foreign'}
         onChange={(isWanted) => void take(app.setCommandLink(isWanted))}
       />
-    </>
+    </Place>
   )
 }
 
-interface NextProps {
-  readonly step: AppState['update']['step']
-  readonly act: (action: UpdateAction) => void
-}
-
-/** The button for the next step of an update. */
-function Next({ step, act }: NextProps) {
-  switch (step) {
-    case 'unavailable':
-    case 'looking':
-    case 'installing':
-      return null
-    case 'unknown':
-    case 'newest':
-    case 'failed':
-      return <Button onPress={() => act('look')}>{updateWords.look}</Button>
-    case 'available':
-      return <Button onPress={() => act('download')}>{updateWords.download}</Button>
-    case 'downloading':
-      return <Button onPress={() => act('cancel')}>{actionWords.cancelDownload.label}</Button>
-    case 'downloaded':
-      return <Button onPress={() => act('install')}>{updateWords.install}</Button>
-  }
+/** What a person can do next about an update, by its step. */
+const nextOf: Readonly<Partial<Record<AppState['update']['step'], readonly [action: UpdateAction, label: string]>>> = {
+  unknown: ['look', updateWords.look],
+  newest: ['look', updateWords.look],
+  failed: ['look', updateWords.look],
+  available: ['download', updateWords.download],
+  downloading: ['cancel', actionWords.cancelDownload.label],
+  downloaded: ['install', updateWords.install],
 }
 
 interface UninstallProps {
   readonly app: AppBridge
 }
 
-/** Removes what a person leaves switched on of everything that was ever written, and ends the app. */
+/** Lists everything that was ever written, and removes what a person leaves switched on of it, which ends the app. */
 function Uninstall({ app }: UninstallProps) {
-  const question = useQuestion()
   const [list, setList] = useState<TraceList>()
   const [problem, setProblem] = useState<string>()
-  const open = async () => {
-    question.open()
+  const look = async () => {
     setList(undefined)
     setProblem(undefined)
     const reply = await app.traces()
@@ -162,34 +137,18 @@ function Uninstall({ app }: UninstallProps) {
     else setProblem(reply.failure.message)
   }
   return (
-    <div role="group" aria-label={uninstallWords.title} className={styles['token']} onKeyDown={question.onKeyDown}>
-      {question.isAsked ? (
-        <>
-          {list === undefined && problem === undefined && (
-            <div role="status">
-              <p>{uninstallWords.looking}</p>
-              <ProgressBar label={uninstallWords.looking} percent={undefined} />
-            </div>
-          )}
-          {list !== undefined && <Traces app={app} list={list} onProblem={setProblem} />}
-          <div>
-            <Button takesFocus onPress={question.close}>
-              {uninstallWords.keep}
-            </Button>
+    <Place id="uninstall" label={uninstallWords.title} problem={problem}>
+      <Folded title={uninstallWords.open} onToggle={(isOpen) => isOpen && void look()}>
+        {list === undefined && problem === undefined && (
+          <div role="status">
+            <p>{uninstallWords.looking}</p>
+            <ProgressBar label={uninstallWords.looking} percent={undefined} />
           </div>
-        </>
-      ) : (
-        <>
-          <div>
-            <Button takesFocus={question.isOver} onPress={() => void open()}>
-              {uninstallWords.open}
-            </Button>
-          </div>
-          <p className={styles['note']}>{uninstallWords.opens}</p>
-        </>
-      )}
-      {question.isAsked && problem !== undefined && <p role="alert">{problem}</p>}
-    </div>
+        )}
+        {list !== undefined && <Traces app={app} list={list} onProblem={setProblem} />}
+      </Folded>
+      <Said look="small" text={uninstallWords.opens} />
+    </Place>
   )
 }
 
@@ -224,7 +183,7 @@ function Traces({ app, list: { traces, serving }, onProblem }: TracesProps) {
           onChange={(isOn) => turn(trace.kind, isOn)}
         />
       ))}
-      <p className={styles['note']}>{uninstallWords.removing}</p>
+      <Said look="small" text={uninstallWords.removing} />
       <div>
         <Button disabled={chosen.size === 0} pending={pending} onPress={() => void remove()}>
           {uninstallWords.remove}

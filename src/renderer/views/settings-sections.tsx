@@ -1,21 +1,38 @@
-import { Fragment, useEffect, useRef, useState } from 'react'
+import { Fragment, type ReactNode, useEffect, useRef, useState } from 'react'
 import type { AppBridge, PowerRuleChange } from '../../contract/app-bridge.ts'
 import { ipAddress } from '../../contract/addresses.ts'
 import type { PowerRuleView } from '../../contract/power.ts'
 import type { Answer as AnswerOf } from '../../contract/queries.ts'
-import { Folded } from '../components/blocks.tsx'
-import { Button, Command } from '../components/buttons.tsx'
+import { Buttons, Folded } from '../components/blocks.tsx'
+import { Button, Command, SureButton } from '../components/buttons.tsx'
 import { TextInput } from '../components/fields.tsx'
-import { Sentence } from '../components/text.tsx'
-import { useKeptFocus, useQuestion } from '../focus.ts'
+import { Said, Sentence } from '../components/text.tsx'
+import { useKeptFocus } from '../focus.ts'
+import type { SettingPart } from '../settings-draft.ts'
 import { useApp, useSnapshot, useTrust, useWindow } from '../store.ts'
-import { useAnswer, useAppState, useRequest } from '../use-answer.ts'
+import { useAnswer, useAppState, useRequest, useReturns } from '../use-answer.ts'
 import { appWords, hubLoginWords, powerRuleWords } from '../words/app.ts'
 import { firstRunWords, placeWords } from '../words/first-run.ts'
 import { Answer, AskButton } from './answer.tsx'
 import { ContextChoice } from './first-run.tsx'
 import { InstallLine } from './install-line.tsx'
 import styles from './settings-sections.module.css'
+
+interface PlaceProps {
+  readonly id?: SettingPart
+  readonly label?: string
+  /** Why what it shows is not known, or not of now. */
+  readonly problem?: string | undefined
+  readonly children: ReactNode
+}
+
+/** A part of a page that is no row of the table. */
+export const Place = ({ id, label, problem, children }: PlaceProps) => (
+  <div id={id} role="group" aria-label={label} className={styles['place']} tabIndex={-1}>
+    {problem !== undefined && <p role="alert">{problem}</p>}
+    {children}
+  </div>
+)
 
 const about = 'context'
 
@@ -25,44 +42,38 @@ export function SettingsCluster() {
   const trust = useTrust()
   const { answer, problem } = useAnswer({ name: 'contexts' }, [cluster.context, cluster.state])
   return (
-    <div id="contexts" className={styles['place']} tabIndex={-1}>
-      {problem !== undefined && <p>{problem}</p>}
+    <Place id="contexts" problem={problem}>
       {answer !== undefined && (
         <>
           <p>
             <strong>{placeWords.contextsOf}</strong> <Sentence text={answer.kubeconfig} />
           </p>
-          <ul className={styles['choices']} aria-label={placeWords.contexts}>
+          <ul aria-label={placeWords.contexts}>
             {answer.contexts.map(({ name, server, inUse }) => (
               <li key={name} className={styles['choice']}>
                 <div className={styles['what']}>
                   <p className={styles['name']}>{name}</p>
-                  <p className={styles['note']}>
-                    <Sentence text={server === '' ? placeWords.noServer : server} />
-                  </p>
+                  <Said look="small" text={server === '' ? placeWords.noServer : server} />
                 </div>
-                {inUse ? (
-                  <span className={styles['note']}>{placeWords.inUse}</span>
-                ) : (
-                  trust === 'shell' && (
-                    <ContextChoice context={{ name, server }} about={about} leaves label={placeWords.serveOne(name)}>
-                      {placeWords.serve}
-                    </ContextChoice>
-                  )
+                {inUse && <Said look="small" text={placeWords.inUse} />}
+                {!inUse && trust === 'shell' && (
+                  <ContextChoice context={{ name, server }} about={about} leaves label={placeWords.serveOne(name)}>
+                    {placeWords.serve}
+                  </ContextChoice>
                 )}
               </li>
             ))}
           </ul>
           {trust === 'page' && (
             <>
-              <p className={styles['note']}>{placeWords.contextNeedsShell}</p>
+              <Said look="small" text={placeWords.contextNeedsShell} />
               <Command text={placeWords.contextCommand} copyLabel={placeWords.copyContextCommand} />
             </>
           )}
         </>
       )}
       <Answer about={about} />
-    </div>
+    </Place>
   )
 }
 
@@ -75,13 +86,14 @@ export function SettingsNetwork() {
   const outcome = useRef<HTMLDivElement>(null)
   const keepFocus = useKeptFocus(outcome)
   return (
-    <div className={styles['place']} {...keepFocus}>
-      {problem !== undefined && <p>{problem}</p>}
-      {answer !== undefined && <Addresses answer={answer} />}
-      <OtherAddress />
-      <div ref={outcome} tabIndex={-1}>
-        <Answer about="hostAddress" />
-      </div>
+    <div {...keepFocus}>
+      <Place problem={problem}>
+        {answer !== undefined && <Addresses answer={answer} />}
+        <OtherAddress />
+        <div ref={outcome} tabIndex={-1}>
+          <Answer about="hostAddress" />
+        </div>
+      </Place>
     </div>
   )
 }
@@ -89,13 +101,11 @@ export function SettingsNetwork() {
 function Addresses({ answer: { automatic, message, addresses } }: { readonly answer: AnswerOf<'hostAddresses'> }) {
   return (
     <>
-      <p>
-        <Sentence text={message} />
-      </p>
-      <ul className={styles['choices']} aria-label={placeWords.addresses}>
+      <Said text={message} />
+      <ul aria-label={placeWords.addresses}>
         <li className={styles['choice']}>
           <p className={styles['what']}>{placeWords.automatic}</p>
-          {automatic ? <InUse /> : <UseAddress address="automatic" name={placeWords.automatic} />}
+          <UseAddress address="automatic" name={placeWords.automatic} inUse={automatic} />
         </li>
         {addresses.map(({ address, interface: name, inUse, unfit }) => (
           <li key={`${name} ${address}`} className={styles['choice']}>
@@ -103,9 +113,11 @@ function Addresses({ answer: { automatic, message, addresses } }: { readonly ans
               <p>
                 {address} <span className={styles['note']}>{name}</span>
               </p>
-              {unfit !== undefined && <p className={styles['note']}>{unfit}</p>}
+              {unfit !== undefined && <Said look="small" text={unfit} />}
             </div>
-            {inUse && !automatic ? <InUse /> : unfit === undefined && <UseAddress address={address} name={address} />}
+            {(unfit === undefined || (inUse && !automatic)) && (
+              <UseAddress address={address} name={address} inUse={inUse && !automatic} />
+            )}
           </li>
         ))}
       </ul>
@@ -113,13 +125,20 @@ function Addresses({ answer: { automatic, message, addresses } }: { readonly ans
   )
 }
 
-const UseAddress = ({ address, name }: { readonly address: string; readonly name: string }) => (
-  <AskButton about="hostAddress" command={{ name: 'setHostAddress', address }} label={placeWords.useOne(name)}>
-    {placeWords.use}
-  </AskButton>
-)
+interface UseAddressProps {
+  readonly address: string
+  readonly name: string
+  readonly inUse: boolean
+}
 
-const InUse = () => <span className={styles['note']}>{placeWords.inUse}</span>
+const UseAddress = ({ address, name, inUse }: UseAddressProps) =>
+  inUse ? (
+    <Said look="small" text={placeWords.inUse} />
+  ) : (
+    <AskButton about="hostAddress" command={{ name: 'setHostAddress', address }} label={placeWords.useOne(name)}>
+      {placeWords.use}
+    </AskButton>
+  )
 
 /** An address that is written, as one that came after the list was drawn. */
 function OtherAddress() {
@@ -168,9 +187,8 @@ export function SettingsRuntimes() {
   const found = useSnapshot((snapshot) => snapshot.runtimes)
   const { answer, problem } = useAnswer({ name: 'runtimes' }, [revision, found])
   return (
-    <div id="foundRuntimes" className={styles['place']} tabIndex={-1}>
-      {problem !== undefined && <p>{problem}</p>}
-      {answer === undefined && problem === undefined && <p className={styles['note']}>{firstRunWords.looking}</p>}
+    <Place id="foundRuntimes" problem={problem}>
+      {answer === undefined && problem === undefined && <Said look="small" text={firstRunWords.looking} />}
       <ul className={styles['runtimes']} aria-label={firstRunWords.runtimes}>
         {answer?.runtimes.map((runtime) => (
           <li key={runtime.name}>
@@ -179,31 +197,24 @@ export function SettingsRuntimes() {
                 <strong className={styles['name']}>{runtime.name}</strong>{' '}
                 <Sentence text={firstRunWords.runtime(runtime)} />
               </p>
-              {runtime.formats.length > 0 && <p className={styles['note']}>{firstRunWords.formats(runtime)}</p>}
-              {runtime.message !== undefined && (
-                <p className={styles['note']}>
-                  <Sentence text={runtime.message} />
-                </p>
-              )}
+              {runtime.formats.length > 0 && <Said look="small" text={firstRunWords.formats(runtime)} />}
+              {runtime.message !== undefined && <Said look="small" text={runtime.message} />}
               {runtime.install !== undefined && <InstallLine name={runtime.name} line={runtime.install} />}
             </div>
           </li>
         ))}
       </ul>
-    </div>
+    </Place>
   )
 }
 
-/** Where models are stored, how much room is left there, and what the Hub is asked with. */
+/** How much room is left where models are stored, and what the Hub is asked with. */
 export function SettingsModels() {
   const downloads = useSnapshot((snapshot) => snapshot.downloads.length)
   const { answer, problem } = useAnswer({ name: 'models' }, [downloads])
   return (
     <>
-      <div className={styles['place']}>
-        {problem !== undefined && <p>{problem}</p>}
-        {answer !== undefined && <p>{placeWords.free(answer)}</p>}
-      </div>
+      <Place problem={problem}>{answer !== undefined && <p>{placeWords.free(answer)}</p>}</Place>
       <HubLogin />
     </>
   )
@@ -216,26 +227,23 @@ function HubLogin() {
   const [changes, setChanges] = useState(0)
   const { answer, problem } = useAnswer({ name: 'hubLogin' }, [revision, changes])
   return (
-    <div id="hubToken" className={styles['place']} tabIndex={-1}>
-      {problem !== undefined && <p>{problem}</p>}
+    <Place id="hubToken" problem={problem}>
       {answer !== undefined && (
         <>
           <p className={styles['name']}>{hubLoginWords.title}</p>
-          <p>
-            <Sentence text={hubLoginWords.source(answer)} />
-          </p>
+          <Said text={hubLoginWords.source(answer)} />
           {answer.problem !== undefined && <p>{answer.problem}</p>}
         </>
       )}
       {app === undefined ? (
         <>
-          <p className={styles['note']}>{hubLoginWords.inTerminal}</p>
+          <Said look="small" text={hubLoginWords.inTerminal} />
           <Command text={hubLoginWords.command} copyLabel={hubLoginWords.copyCommand} />
         </>
       ) : (
         <KeptToken app={app} login={answer} onChange={() => setChanges((before) => before + 1)} />
       )}
-    </div>
+    </Place>
   )
 }
 
@@ -252,9 +260,8 @@ function KeptToken({ app, login, onChange }: KeptTokenProps) {
   const { state, problem, take } = useAppState(app)
   const [text, setText] = useState('')
   const [isPending, setPending] = useState(false)
-  const question = useQuestion()
   // The button that removes it is gone with it.
-  const home = useRef<HTMLParagraphElement>(null)
+  const home = useRef<HTMLDivElement>(null)
   const keepFocus = useKeptFocus(home)
   useEffect(() => {
     if (login !== undefined) void take(app.appState())
@@ -275,9 +282,9 @@ function KeptToken({ app, login, onChange }: KeptTokenProps) {
   }
   return (
     <div className={styles['token']} {...keepFocus}>
-      <p className={styles['note']} ref={home} tabIndex={-1}>
-        {isHere ? appWords.tokenStates[hubToken] : appWords.tokenElsewhere}
-      </p>
+      <div ref={home} tabIndex={-1}>
+        <Said look="small" text={isHere ? appWords.tokenStates[hubToken] : appWords.tokenElsewhere} />
+      </div>
       {problem !== undefined && <p role="alert">{problem}</p>}
       {isHere && hubToken !== 'unavailable' && (
         <form
@@ -302,28 +309,17 @@ function KeptToken({ app, login, onChange }: KeptTokenProps) {
         </form>
       )}
       {isHere && (hubToken === 'kept' || hubToken === 'unreadable') && (
-        <div className={styles['buttons']} onKeyDown={question.onKeyDown}>
-          {question.isAsked ? (
-            <>
-              <span>{appWords.removeTokenSure}</span>
-              <Button
-                pending={isPending}
-                onPress={() => {
-                  question.close()
-                  void change(app.removeHubToken())
-                }}
-              >
-                {appWords.removeTokenNow}
-              </Button>
-              <Button takesFocus onPress={question.close}>
-                {appWords.keepTokenHere}
-              </Button>
-            </>
-          ) : (
-            <Button look="plain" pending={isPending} takesFocus={question.isOver} onPress={question.open}>
-              {appWords.removeToken}
-            </Button>
-          )}
+        <div>
+          <SureButton
+            look="plain"
+            pending={isPending}
+            question={appWords.removeTokenSure}
+            yes={appWords.removeTokenNow}
+            no={appWords.keepTokenHere}
+            onYes={() => void change(app.removeHubToken())}
+          >
+            {appWords.removeToken}
+          </SureButton>
         </div>
       )}
     </div>
@@ -333,76 +329,51 @@ function KeptToken({ app, login, onChange }: KeptTokenProps) {
 /** The rule that sudo needs for powermetrics: how it stands, and all that it says, before it is installed. */
 export function SettingsPower() {
   const power = useSnapshot((snapshot) => snapshot.power?.state)
-  const [looks, setLooks] = useState(0)
-  const look = () => setLooks((before) => before + 1)
-  const { answer, problem } = useAnswer({ name: 'powerRule' }, [power, looks])
+  const [changes, setChanges] = useState(0)
+  const { answer, problem } = useAnswer({ name: 'powerRule' }, [power, changes, useReturns()])
   return (
-    <div id="powerRule" className={styles['place']} tabIndex={-1}>
-      {problem !== undefined && <p>{problem}</p>}
+    <Place id="powerRule" problem={problem}>
       {answer !== undefined && (
         <>
           <p className={styles['name']}>{powerRuleWords.title}</p>
           <p role="status">{powerRuleWords.states[answer.state]}</p>
-          {answer.message !== undefined && (
-            <p className={styles['note']}>
-              <Sentence text={answer.message} />
-            </p>
-          )}
+          {answer.message !== undefined && <Said look="small" text={answer.message} />}
           {answer.state !== 'notHere' && (
             <>
-              <Rule rule={answer} />
-              <Change state={answer.state} onChange={look} />
-              <div>
-                <Button look="plain" onPress={look}>
-                  {powerRuleWords.lookAgain}
-                </Button>
-              </div>
+              <Folded title={answer.state === 'installed' ? powerRuleWords.shown : powerRuleWords.show}>
+                <Said look="small" text={powerRuleWords.file(answer.file)} />
+                <Command text={answer.rule} label={powerRuleWords.label} copyLabel={powerRuleWords.copyRule} />
+              </Folded>
+              <ChangeRule state={answer.state} onChange={() => setChanges((before) => before + 1)} />
             </>
           )}
         </>
       )}
-    </div>
+    </Place>
   )
 }
 
-function Rule({ rule: { state, file, rule } }: { readonly rule: PowerRuleView }) {
-  return (
-    <Folded title={state === 'installed' ? powerRuleWords.shown : powerRuleWords.show}>
-      <p className={styles['note']}>{powerRuleWords.file(file)}</p>
-      <Command text={rule} label={powerRuleWords.label} copyLabel={powerRuleWords.copyRule} />
-    </Folded>
-  )
-}
-
-interface ChangeProps extends Pick<PowerRuleView, 'state'> {
+interface ChangeRuleProps extends Pick<PowerRuleView, 'state'> {
   readonly onChange: () => void
 }
 
-function Change({ state, onChange }: ChangeProps) {
+/** The app shows the script first, and has Terminal run it; a page in a browser has the commands. */
+function ChangeRule({ state, onChange }: ChangeRuleProps) {
   const app = useApp()
+  const [pending, setPending] = useState<PowerRuleChange>()
+  const [said, setSaid] = useState<string>()
   const changes = [
     ...(state === 'installed' ? [] : ['install' as const]),
     ...(state === 'missing' ? [] : ['remove' as const]),
   ]
-  if (app !== undefined) return <ChangeInApp app={app} changes={changes} onChange={onChange} />
-  return changes.map((change) => (
-    <Fragment key={change}>
-      <p className={styles['note']}>{powerRuleWords.inTerminal[change]}</p>
-      <Command text={powerRuleWords.commands[change]} copyLabel={powerRuleWords.copy[change]} />
-    </Fragment>
-  ))
-}
-
-interface ChangeInAppProps {
-  readonly app: AppBridge
-  readonly changes: readonly PowerRuleChange[]
-  readonly onChange: () => void
-}
-
-/** The app shows the script first, and has Terminal run it. */
-function ChangeInApp({ app, changes, onChange }: ChangeInAppProps) {
-  const [pending, setPending] = useState<PowerRuleChange>()
-  const [said, setSaid] = useState<string>()
+  if (app === undefined) {
+    return changes.map((change) => (
+      <Fragment key={change}>
+        <Said look="small" text={powerRuleWords.inTerminal[change]} />
+        <Command text={powerRuleWords.commands[change]} copyLabel={powerRuleWords.copy[change]} />
+      </Fragment>
+    ))
+  }
   const ask = async (change: PowerRuleChange) => {
     setPending(change)
     const reply = await app.changePowerRule(change)
@@ -412,8 +383,8 @@ function ChangeInApp({ app, changes, onChange }: ChangeInAppProps) {
   }
   return (
     <>
-      <p className={styles['note']}>{powerRuleWords.inApp}</p>
-      <div className={styles['buttons']}>
+      <Said look="small" text={powerRuleWords.inApp} />
+      <Buttons>
         {changes.map((change) => (
           <Button
             key={change}
@@ -424,7 +395,7 @@ function ChangeInApp({ app, changes, onChange }: ChangeInAppProps) {
             {powerRuleWords.change[change]}
           </Button>
         ))}
-      </div>
+      </Buttons>
       {said !== undefined && <p role="status">{said}</p>}
     </>
   )

@@ -1,32 +1,23 @@
-import { type ReactNode, useEffect, useEffectEvent, useRef, useState } from 'react'
-import { Input } from 'react-aria-components/Input'
+import { type ReactNode, useEffect } from 'react'
 import { ListBox, ListBoxItem } from 'react-aria-components/ListBox'
-import { SearchField } from 'react-aria-components/SearchField'
-import { editableRow, settingNames } from '../../contract/settings.ts'
+import { editableRow, settingNames, type SettingView, type StartSettingView } from '../../contract/settings.ts'
 import { type SettingSection, settingSections } from '../../contract/settings-table.ts'
-import { Note, ViewPage } from '../components/blocks.tsx'
+import type { Answer as AnswerOf } from '../../contract/queries.ts'
+import { BottomBar, Buttons, Note, ViewPage } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
-import { classNames } from '../components/text.tsx'
-import { focusOn } from '../focus.ts'
-import {
-  type AnySetting,
-  changedIn,
-  type Draft,
-  isFound,
-  isOfStart,
-  pageOf,
-  pageOfId,
-  patchOfDraft,
-  settingParts,
-  withoutSent,
-} from '../settings-draft.ts'
-import { useApp, useConnected, useSnapshot, useWindow } from '../store.ts'
-import { useAnswer } from '../use-answer.ts'
+import { FindField } from '../components/fields.tsx'
+import { classNames, Spoken } from '../components/text.tsx'
+import { lookFor } from '../focus.ts'
+import { hasWords } from '../search.ts'
+import { changedIn, type Draft, pageOf, patchOfDraft, settingParts, withoutSent } from '../settings-draft.ts'
+import { useApp, useSnapshot, useWindow } from '../store.ts'
+import { useAnswer, useRequest } from '../use-answer.ts'
 import { settingWords } from '../words/settings.ts'
 import { Answer } from './answer.tsx'
-import { SettingRow } from './setting-field.tsx'
+import { SettingRow, StartRow } from './setting-field.tsx'
 import { SettingsGeneral } from './settings-app.tsx'
 import {
+  Place,
   SettingsCluster,
   SettingsModels,
   SettingsNetwork,
@@ -50,38 +41,30 @@ const places: Readonly<Partial<Record<SettingSection, () => ReactNode>>> = {
 export function Settings() {
   const request = useWindow(({ requests }) => requests[about])
   const revision = useSnapshot((snapshot) => snapshot.settingsRevision)
-  const { answer, problem } = useAnswer({ name: 'settings' }, [request?.state, revision])
-  const views = answer?.settings ?? []
-  const all: readonly AnySetting[] = [...views, ...(answer?.start ?? [])]
+  const { answer = noSettings, problem } = useAnswer({ name: 'settings' }, [request?.state, revision])
   const changed = changedIn(
     useWindow((state) => state.draft),
-    views,
+    answer.settings,
   )
-  const [text, setText] = useState('')
-  const { page, led, turn } = usePage(all, () => setText(''))
+  const text = useWindow((state) => state.settingSearch)
+  const search = useWindow((state) => state.searchSettings)
+  const page = useWindow((state) => state.settingPage)
+  const turn = useWindow((state) => state.turnSettings)
+  const goal = useWindow((state) => state.goal)
+  useEffect(() => goal && lookFor(goal.id), [goal])
   const isSearching = text.trim() !== ''
-  const rows = (settings: readonly AnySetting[]) =>
-    settings.map((view) => (
-      <SettingRow
-        key={view.name}
-        view={view}
-        written={isOfStart(view) ? undefined : changed[view.name]}
-        startFile={answer?.startFile}
-        isFound={view.name === led}
-      />
-    ))
   return (
     <ViewPage id="settings" title={settingWords.title}>
       <Note>{problem}</Note>
       <div className={styles['columns']}>
         <div className={styles['side']}>
-          <Search text={text} onChange={setText} />
+          <FindField label={settingWords.search} placeholder={settingWords.search} text={text} onChange={search} />
           <Pages page={isSearching ? undefined : page} onChoose={turn} />
         </div>
         {isSearching ? (
-          <Found text={text} all={all} rows={rows} />
+          <Found text={text} settings={answer} changed={changed} />
         ) : (
-          <Page key={page} page={page} all={all} rows={rows} />
+          <Page key={page} page={page} settings={answer} changed={changed} />
         )}
       </div>
       <ApplyBar changed={changed} />
@@ -89,61 +72,7 @@ export function Settings() {
   )
 }
 
-/** So long a part is looked for that is drawn only once the agent has answered, in milliseconds. */
-const lookLimitMs = 3_000
-
-/** The page that is shown: the one a person chose, or that of the setting they are being led to. */
-function usePage(all: readonly AnySetting[], onTurn: () => void) {
-  const chosen = useWindow((state) => state.settingPage)
-  const goal = useWindow((state) => state.goal)
-  const turnTo = useWindow((state) => state.turnSettings)
-  const [led, setLed] = useState<string>()
-  const goalPage = goal === undefined ? undefined : pageOfId(goal, all)
-  const turn = (page: SettingSection, to?: string) => {
-    onTurn()
-    setLed(to)
-    turnTo(page)
-  }
-  const leave = useEffectEvent(onTurn)
-  const arrive = useEffectEvent(turn)
-  useEffect(() => {
-    if (goal === undefined || goalPage === undefined) return
-    leave()
-    const since = performance.now()
-    const look = () => {
-      const isLast = performance.now() - since > lookLimitMs
-      if (focusOn(goal, isLast) || isLast) arrive(goalPage, goal)
-      else frame = requestAnimationFrame(look)
-    }
-    let frame = requestAnimationFrame(look)
-    return () => cancelAnimationFrame(frame)
-  }, [goal, goalPage])
-  return { page: goalPage ?? chosen, led, turn }
-}
-
-interface SearchProps {
-  readonly text: string
-  readonly onChange: (text: string) => void
-}
-
-/** Command+F, elsewhere Control+F, comes here from everywhere in the settings; Escape clears it. */
-function Search({ text, onChange }: SearchProps) {
-  const field = useRef<HTMLInputElement>(null)
-  useEffect(() => {
-    const onKeyDown = (event: KeyboardEvent) => {
-      if (event.key.toLowerCase() !== 'f' || !(event.metaKey || event.ctrlKey)) return
-      event.preventDefault()
-      field.current?.select()
-    }
-    window.addEventListener('keydown', onKeyDown)
-    return () => window.removeEventListener('keydown', onKeyDown)
-  }, [])
-  return (
-    <SearchField aria-label={settingWords.search} value={text} onChange={onChange}>
-      <Input ref={field} className={classNames(styles['search'])} placeholder={settingWords.search} />
-    </SearchField>
-  )
-}
+const noSettings: AnswerOf<'settings'> = { settings: [], start: [] }
 
 interface PagesProps {
   /** Undefined = what was found is shown in place of a page. */
@@ -173,22 +102,45 @@ const Pages = ({ page, onChoose }: PagesProps) => (
   </ListBox>
 )
 
-interface PageProps {
-  readonly all: readonly AnySetting[]
-  readonly rows: (settings: readonly AnySetting[]) => ReactNode
+interface RowsProps {
+  readonly settings: AnswerOf<'settings'>
+  readonly changed: Draft
+  readonly wants: (one: SettingView | StartSettingView) => boolean
 }
 
-function Page({ page, all, rows }: PageProps & { readonly page: SettingSection }) {
+/** The rows of those settings that are wanted. */
+const Rows = ({ settings: { settings, start, startFile }, changed, wants }: RowsProps) => (
+  <>
+    {settings.filter(wants).map((view) => (
+      <SettingRow key={view.name} view={view} written={changed[view.name]} />
+    ))}
+    {start.filter(wants).map((view) => (
+      <StartRow key={view.name} view={view} startFile={startFile} />
+    ))}
+  </>
+)
+
+const sectionOf = (one: SettingView | StartSettingView): SettingSection =>
+  'section' in one ? one.section : editableRow(one.name).section
+const isFirst = (one: SettingView | StartSettingView): boolean =>
+  !('section' in one) && editableRow(one.name).isFirst === true
+
+type PageProps = Omit<RowsProps, 'wants'>
+
+function Page({ page, ...rows }: PageProps & { readonly page: SettingSection }) {
   const app = useApp()
-  const Place = places[page]
-  const own = all.filter((one) => pageOf(one) === page)
-  const first = all.filter((one) => !isOfStart(one) && editableRow(one.name).isFirst)
+  const First = places[page]
   return (
     <div role="group" className={styles['page']} aria-label={page}>
-      <h3 className={styles['title']}>{page}</h3>
+      <h3>
+        {/* The list beside it says so already. */}
+        <Spoken>{page}</Spoken>
+      </h3>
       {page === 'General' && (
         <>
-          {first.length > 0 && <Group title={settingWords.first}>{rows(first)}</Group>}
+          <Group title={settingWords.first}>
+            <Rows {...rows} wants={isFirst} />
+          </Group>
           {app !== undefined && (
             <Group title={settingWords.app}>
               <SettingsGeneral app={app} />
@@ -196,26 +148,25 @@ function Page({ page, all, rows }: PageProps & { readonly page: SettingSection }
           )}
         </>
       )}
-      {(Place !== undefined || own.length > 0) && (
-        <div className={styles['fields']}>
-          {Place !== undefined && <Place />}
-          {rows(own)}
-        </div>
-      )}
+      <div className={styles['fields']}>
+        {First !== undefined && <First />}
+        <Rows {...rows} wants={(one) => sectionOf(one) === page} />
+      </div>
     </div>
   )
 }
 
 /** Settings by name, help and flag, with the pages that they are on. */
-function Found({ text, all, rows }: PageProps & { readonly text: string }) {
+function Found({ text, ...rows }: PageProps & { readonly text: string }) {
   const app = useApp()
   const leadTo = useWindow((state) => state.leadTo)
-  const found = all.filter((setting) => {
-    const { title, help, more = '' } = isOfStart(setting) ? setting : editableRow(setting.name)
-    return isFound(text, [title, help, more, isOfStart(setting) ? setting.flag : `--${editableRow(setting.name).flag}`])
-  })
+  const isFound = (one: SettingView | StartSettingView) => {
+    const { title, help, more = '', flag } = 'section' in one ? one : editableRow(one.name)
+    return hasWords(text, [title, help, more, `--${flag}`])
+  }
+  const found = [...rows.settings.settings, ...rows.settings.start].filter(isFound)
   const parts = settingParts.filter(
-    (part) => (app !== undefined || pageOfId(part, all) !== 'General') && isFound(text, settingWords.parts[part]),
+    (part) => (app !== undefined || pageOf(part) !== 'General') && hasWords(text, settingWords.parts[part]),
   )
   return (
     <div role="group" className={styles['page']} aria-label={settingWords.search}>
@@ -223,18 +174,17 @@ function Found({ text, all, rows }: PageProps & { readonly text: string }) {
         <span role="status">{settingWords.found(found.length + parts.length)}</span>
       </h3>
       {settingSections.map((page) => {
-        const settings = found.filter((setting) => pageOf(setting) === page)
-        const here = parts.filter((part) => pageOfId(part, all) === page)
-        return settings.length + here.length === 0 ? null : (
+        const here = parts.filter((part) => pageOf(part) === page)
+        return here.length === 0 && !found.some((one) => sectionOf(one) === page) ? null : (
           <Group key={page} title={page}>
             {here.map((part) => (
-              <div key={part} className={styles['part']}>
+              <Place key={part}>
                 <Button look="link" onPress={() => leadTo(part)}>
                   {settingWords.parts[part][0]}
                 </Button>
-              </div>
+              </Place>
             ))}
-            {rows(settings)}
+            <Rows {...rows} wants={(one) => sectionOf(one) === page && isFound(one)} />
           </Group>
         )
       })}
@@ -253,49 +203,45 @@ function Group({ title, children }: { readonly title: string; readonly children:
 
 /** How many changes there are, with a link to each page that has one, or to each value that cannot be applied. */
 function ApplyBar({ changed }: { readonly changed: Draft }) {
-  const request = useWindow(({ requests }) => requests[about])
-  const connected = useConnected()
+  const { pending, disabled, ask } = useRequest(about)
   const draft = useWindow((state) => state.draft)
-  const ask = useWindow((state) => state.ask)
   const write = useWindow((state) => state.write)
   const leadTo = useWindow((state) => state.leadTo)
   const { patch, problems } = patchOfDraft(changed)
   const names = settingNames.filter((name) => changed[name] !== undefined)
-  const pages = Map.groupBy(names, (name) => editableRow(name).section)
+  const isWrong = problems.length > 0
+  const links = isWrong
+    ? problems.map((name) => ({ name, label: editableRow(name).title }))
+    : names.map((name) => ({ name, label: editableRow(name).section }))
   const apply = async () => {
-    if (await ask(about, { name: 'updateSettings', settings: patch })) write((now) => withoutSent(now, draft))
+    if (await ask({ name: 'updateSettings', settings: patch })) write((now) => withoutSent(now, draft))
   }
-  const links =
-    problems.length > 0
-      ? problems.map((name) => ({ name, label: editableRow(name).title }))
-      : [...pages].map(([page, [name]]) => ({ name, label: page }))
   return (
-    <div className={styles['apply']}>
+    <BottomBar>
       <Answer about={about} />
-      <div className={styles['buttons']}>
+      <Buttons>
         <div className={styles['changes']}>
           <span role="status">{settingWords.changes(names.length, problems.length)}</span>
-          {links.map(
-            ({ name, label }) =>
-              name !== undefined && (
-                <Button key={name} look="link" label={settingWords.show(label)} onPress={() => leadTo(name)}>
-                  {label}
-                </Button>
-              ),
-          )}
+          {links
+            .filter(({ label }, index) => links.findIndex((link) => link.label === label) === index)
+            .map(({ name, label }) => (
+              <Button key={name} look="link" label={settingWords.show(label)} onPress={() => leadTo(name)}>
+                {label}
+              </Button>
+            ))}
         </div>
         <Button disabled={names.length === 0} onPress={() => write(() => ({}))}>
           {settingWords.revert}
         </Button>
         <Button
           look="prominent"
-          disabled={names.length === 0 || problems.length > 0 || !connected}
-          pending={request?.state === 'pending'}
+          disabled={names.length === 0 || isWrong || disabled}
+          pending={pending}
           onPress={() => void apply()}
         >
           {settingWords.apply}
         </Button>
-      </div>
-    </div>
+      </Buttons>
+    </BottomBar>
   )
 }

@@ -3,7 +3,7 @@ import type { CommandInput } from '../../contract/commands.ts'
 import type { ServiceView, WayToFitView } from '../../contract/service.ts'
 import { Card } from '../components/blocks.tsx'
 import { Button, Command } from '../components/buttons.tsx'
-import { Sentence } from '../components/text.tsx'
+import { Said, Sentence } from '../components/text.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer, usePressed } from '../use-answer.ts'
 import { fitWords } from '../words/models.ts'
@@ -38,7 +38,7 @@ function Misfit({ service: view }: { readonly service: ServiceView }) {
   return (
     <Card title={fitWords.title}>
       <Ways about={about} ways={ways} context={{ effect: fitWords.contextEffect, onUse: setContext, commandOf }} />
-      {memory.place !== undefined && <p className={styles['aside']}>{fitWords.place(memory.place)}</p>}
+      {memory.place !== undefined && <Said look="quiet" text={fitWords.place(memory.place)} />}
     </Card>
   )
 }

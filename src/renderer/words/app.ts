@@ -79,7 +79,6 @@ export const powerRuleWords = {
   copy: { install: 'Copy command that installs the rule', remove: 'Copy command that removes the rule' },
   inApp: 'You see first what Terminal will run. It asks for your password.',
   change: { install: 'Install the rule…', remove: 'Remove the rule…' },
-  lookAgain: 'Look again',
 } as const satisfies Words
 
 /** Newer versions of the app, and what they need. */
@@ -169,5 +168,4 @@ export const uninstallWords = {
   },
   remove: 'Remove selected…',
   removing: 'Models finish their requests; then the app ends and says what it removed.',
-  keep: 'Keep everything',
 } as const satisfies Words

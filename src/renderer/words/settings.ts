@@ -11,10 +11,9 @@ import {
   type SettingsPatch,
   type SettingView,
   spellingOf,
-  type StartSettingView,
 } from '../../contract/settings.ts'
 import { sharedWords, type Words } from '../../contract/words.ts'
-import { type AnySetting, isOfStart, type SettingPart } from '../settings-draft.ts'
+import type { SettingPart } from '../settings-draft.ts'
 import { appWords, hubLoginWords, powerRuleWords, uninstallWords, updateWords } from './app.ts'
 import { firstRunWords, placeWords } from './first-run.ts'
 
@@ -25,7 +24,7 @@ const size = (bytes: number) => (bytes >= gib ? formatMemory(bytes) : formatByte
 const origins: Readonly<Record<SettingOrigin, string>> = {
   default: 'the default',
   flag: 'a flag of the agent',
-  startFile: 'start-settings.json',
+  startFile: 'start-settings.json; a value set here wins',
   person: 'you',
 }
 
@@ -72,69 +71,49 @@ export const settingWords = {
     return count === 0 ? 'No changes' : count === 1 ? '1 change, not applied:' : `${count} changes, not applied:`
   },
   show: (title: string) => `Show ${title}`,
+  copyLine: (title: string) => `Copy line for ${title}`,
+  /** Of what the agent reads only at its start; `startFile`: the app's, undefined if the agent is started with flags. */
+  stated(canBe: boolean, startFile: string | undefined): string {
+    if (!canBe) return 'The app sets it when it starts the agent, so it cannot be changed here.'
+    const how =
+      startFile === undefined ? 'Start the agent with:' : `Add this line to ${startFile} and open the app again:`
+    return `The agent reads it only when it starts, so it cannot be changed here. ${how}`
+  },
 } as const satisfies Words
 
-/** What the window says of one setting. */
-export interface ToldSetting {
-  readonly title: string
-  readonly help: string
-  readonly more?: string | undefined
-  /** As it is said where it cannot be set here. */
-  readonly value: string
-  readonly facts: readonly (readonly [name: string, value: string])[]
-  /** Why it cannot be set here. */
-  readonly why?: string | undefined
-  /** What sets it elsewhere, to be copied. */
-  readonly line?: string | undefined
-  readonly copyLine?: string
-}
-
-/** `startFile`: the app's; undefined if the agent is started with flags. */
-export const toldOf = (view: AnySetting, trust: 'page' | 'shell', startFile: string | undefined): ToldSetting =>
-  isOfStart(view) ? ofStart(view, startFile) : editable(view, trust)
-
-function editable({ name, value, from }: SettingView, trust: 'page' | 'shell'): ToldSetting {
+/** What few want to know of a setting, by name. */
+export function factsOf({ name, from }: SettingView): (readonly [name: string, value: string])[] {
   const row = editableRow(name)
-  const { title, help, more, kind, flag, counts } = row
-  const spelled = spellingOf(name)
-  const needsShell = from !== 'flag' && row.trust === 'shell' && trust === 'page'
-  const fallback = kind === 'switch' || kind === 'choice' ? undefined : defaultText(row)
-  return {
-    ...{ title, help, more, value: valueText(name, value) },
-    facts: [
-      ...(kind === 'switch' || kind === 'choice' ? [] : [['Accepts', acceptsText(row)] as const]),
-      ...(fallback === undefined ? [] : [['Default', fallback] as const]),
-      ['A change', countsTexts[counts]],
-      ['Set by', from === 'startFile' ? `${origins[from]}; a value set here wins` : origins[from]],
-      ['Flag', `--${flag}`],
-    ],
-    ...(from === 'flag' && {
+  const isWritten = row.kind !== 'switch' && row.kind !== 'choice'
+  const fallback = isWritten ? defaultText(row) : undefined
+  return [
+    ...(isWritten ? [['Accepts', acceptsText(row)] as const] : []),
+    ...(fallback === undefined ? [] : [['Default', fallback] as const]),
+    ['A change', countsTexts[row.counts]],
+    ['Set by', origins[from]],
+    ['Flag', `--${row.flag}`],
+  ]
+}
+
+/** Why a setting cannot be set here, and what sets it elsewhere; undefined where it can. */
+export function whyFixed(
+  { name, from }: SettingView,
+  trust: 'page' | 'shell',
+): { readonly why: string; readonly line?: string } | undefined {
+  if (from === 'flag') {
+    return {
       why: 'The agent was started with this flag, which wins. Start the agent without it to set the value here.',
-    }),
-    ...(needsShell && {
-      why: 'A page in a browser cannot change this. Run in a terminal on this Mac:',
-      line: `metal-agent settings set ${spelled} VALUE`,
-      copyLine: `Copy command for ${spelled}`,
-    }),
+    }
   }
-}
-
-function ofStart(view: StartSettingView, startFile: string | undefined): ToldSetting {
-  const { title, help, more, value, none = 'none', from, flag, line } = view
-  const facts = [['A change', countsTexts.nextAgent] as const, ['Set by', origins[from]] as const]
-  const told = { title, help, more, value: value === '' ? none : value, facts, copyLine: `Copy line for ${title}` }
-  if (startFile !== undefined && line === undefined)
-    return { ...told, why: 'The app sets it when it starts the agent, so it cannot be changed here.' }
-  const how =
-    startFile === undefined ? 'Start the agent with:' : `Add this line to ${startFile} and open the app again:`
+  if (trust === 'shell' || editableRow(name).trust === 'page') return undefined
   return {
-    ...told,
-    why: `The agent reads it only when it starts, so it cannot be changed here. ${how}`,
-    line: startFile === undefined ? flag : line,
+    why: 'A page in a browser cannot change this. Run in a terminal on this Mac:',
+    line: `metal-agent settings set ${spellingOf(name)} VALUE`,
   }
 }
 
-function valueText(name: SettingName, value: SettingView['value']): string {
+/** As it is said where it cannot be set here. */
+export function valueText(name: SettingName, value: SettingView['value']): string {
   if (value === null) return 'not set'
   const { kind, choices } = editableRow(name)
   if (kind === 'bytes' && typeof value === 'number') return size(value)

@@ -1,16 +1,9 @@
 import { expect, test } from 'vitest'
 import { z } from 'zod'
-import { startRows, type StartSettingName } from '../../../src/agent-core/settings/start-rows.ts'
-import {
-  editableRow,
-  type SettingName,
-  settingNames,
-  type SettingsPatch,
-  type StartSettingView,
-} from '../../../src/contract/settings.ts'
+import { editableRow, type SettingName, settingNames, type SettingsPatch } from '../../../src/contract/settings.ts'
 import { matches } from '../../../src/renderer/history.ts'
 import { activityWords } from '../../../src/renderer/words/activity.ts'
-import { settingWords, toldOf } from '../../../src/renderer/words/settings.ts'
+import { settingWords, valueText, whyFixed } from '../../../src/renderer/words/settings.ts'
 
 test.each(settingNames.map((name) => ({ name, row: editableRow(name) })))(
   '$name: what a field asks for, and each value of a choice by what it means',
@@ -56,44 +49,22 @@ test('a change of settings is told by what the window calls them, and found by t
 })
 
 test('a value that cannot be set here is said in the same words as one that can', () => {
-  const told = (name: SettingName, value: string | number | null) =>
-    toldOf({ name, value, from: 'flag' }, 'shell', undefined).value
   expect([
-    told('memoryBudgetBytes', 24 * 2 ** 30),
-    told('memoryCheckMode', 'warn'),
-    told('drainLimitMs', 90_000),
-    told('caFile', null),
+    valueText('memoryBudgetBytes', 24 * 2 ** 30),
+    valueText('memoryCheckMode', 'warn'),
+    valueText('drainLimitMs', 90_000),
+    valueText('caFile', null),
   ]).toEqual(['25.8 GB (24 GiB)', 'Let it start', '1m30s', 'not set'])
 })
 
 test('a page in a browser is told the line for a terminal where a setting takes a shell, and a flag wins over all', () => {
   const told = (from: 'default' | 'flag', trust: 'page' | 'shell') => {
-    const { why = '', line } = toldOf({ name: 'kubeconfig', value: null, from }, trust, undefined)
+    const { why = '', line } = whyFixed({ name: 'kubeconfig', value: null, from }, trust) ?? {}
     return [why.split('.')[0], line]
   }
   expect([told('default', 'shell'), told('default', 'page'), told('flag', 'page')]).toEqual([
     ['', undefined],
     ['A page in a browser cannot change this', 'metal-agent settings set kubeconfig VALUE'],
     ['The agent was started with this flag, which wins', undefined],
-  ])
-})
-
-test('a setting of the start says its value, and how another is stated', () => {
-  const file = '/state/start-settings.json'
-  const told = (name: StartSettingName, facts: Partial<StartSettingView>, startFile?: string) => {
-    const { title, help, section } = startRows[name]
-    const view = { name, title, help, section, value: '', none: 'any', from: 'default', flag: '--x=1' } as const
-    const { value, why, line } = toldOf({ ...view, line: '"x": 1', ...facts }, 'shell', startFile)
-    return [value, why, line]
-  }
-  const why = 'The agent reads it only when it starts, so it cannot be changed here.'
-  expect([
-    told('portRange', {}),
-    told('portRange', { value: '1-2' }, file),
-    told('stateDir', { line: undefined }, file),
-  ]).toEqual([
-    ['any', `${why} Start the agent with:`, '--x=1'],
-    ['1-2', `${why} Add this line to ${file} and open the app again:`, '"x": 1'],
-    ['any', 'The app sets it when it starts the agent, so it cannot be changed here.', undefined],
   ])
 })

@@ -114,10 +114,10 @@ export const settingsScenes = {
     page: 'Models',
   },
   'settings-uninstall': {
-    says: ['One model serves: default/phi-4-mini', 'Downloaded models · 2.5 GB', 'Keep everything'],
+    says: ['One model serves: default/phi-4-mini', 'Downloaded models · 2.5 GB', 'Remove selected…'],
     ...shown,
     at: 'Uninstall',
-    press: ['Uninstall Metalbar…'],
+    unfold: ['Uninstall Metalbar…'],
     height: 1_800,
   },
   'settings-large-text': {
