@@ -237,13 +237,17 @@ const serverRows = {
 
 const publishingRows = {
   listen: {
-    ...choice({ all: 'At all addresses', published: 'At the published address', gateway: 'Behind the gateway' }),
+    ...choice({
+      all: 'Anyone on any network',
+      published: 'Anyone on the published network',
+      gateway: 'Only through the gateway',
+    }),
     default: 'all',
     section: 'Network',
     flag: 'listen',
-    title: 'Where models listen',
-    help: 'Requests are checked only behind the gateway.',
-    more: 'At all addresses, a model is open to every network of this machine, without a password; at the published one, to everyone who can reach that. The gateway listens at the published address, checks each request, and asks for an API key if the service names one.',
+    title: 'Who can reach models',
+    help: 'Only the gateway checks requests and asks for API keys.',
+    more: 'Without it, whoever reaches this machine, or its published address, uses a model without a password. The gateway listens at the published address, and asks for an API key if the service names one.',
     counts: 'nextServer',
     // It opens models to a network.
     trust: 'shell',

@@ -138,7 +138,7 @@ export const updateWords = {
     notStaged: 'macOS did not prepare the update in time. Open the app again and try once more.',
     space: (needed: number, free: number) =>
       `The update needs ${formatBytes(needed)} of disk space for a while, and ${formatBytes(free)} are free. Free some space and try again.`,
-    otherStep: 'The update is at another step by now: check its state first.',
+    otherStep: 'That no longer applies; the update has moved on.',
   },
 } as const satisfies Words
 
@@ -159,14 +159,13 @@ export const questionWords = {
   },
   hiddenIcon: {
     message: 'The icon of Metalbar is not in the menu bar.',
-    detail:
-      'The menu bar has no room for it, or its settings hide it. Metalbar is running anyway: open the app to get a window with an icon in the Dock. You are told this once.',
+    detail: 'There is no room in the menu bar. Metalbar is still running: open the app again to see its window.',
   },
   cannotStart: 'Metalbar cannot start.',
   takeOver: {
     message: 'Run the agent in this app?',
     detail:
-      'The metal-agent that runs now ends. Its servers keep running, and the agent of this app takes them over with your settings; the flags of the other one no longer apply. If launchd or brew services would start it again, stop it there first: brew services stop metal-agent.',
+      'The running metal-agent stops and this app takes over its models. Its flags no longer apply. If launchd or brew services would start it again, stop it there first: brew services stop metal-agent.',
     yes: 'Run it here',
   },
   move: {
@@ -258,7 +257,7 @@ export const doctorWords = {
     unknown: 'This system does not report where icons are.',
   },
   makeRoom:
-    'Quit apps whose icons you do not need, or move theirs with the Command key held. Opening Metalbar once more opens its window.',
+    'Quit a menu bar app you do not need, or hold Command and drag icons to make room. Opening Metalbar again opens its window.',
 } as const satisfies Words
 
 /** The window, as far as the app answers it or cannot show it. */
@@ -272,10 +271,10 @@ export const windowWords = {
   notUnderstood: (why: string) => `The app did not understand its window: ${why}`,
   failed: 'That did not work; the log of the app says why.',
   noLog: 'That run has no log file.',
-  followsTooMuch: 'The window follows too much at once.',
-  follows: (id: string) => `The window already follows something as ${id}.`,
-  asksTooMuch: 'The window asks too much at once.',
-  asks: (id: string) => `The window already asks something as ${id}.`,
+  followsTooMuch: 'Internal error: the window follows too much at once.',
+  follows: (id: string) => `Internal error: the window already follows something as ${id}.`,
+  asksTooMuch: 'Internal error: the window asks too much at once.',
+  asks: (id: string) => `Internal error: the window already asks something as ${id}.`,
 } as const satisfies Words
 
 /** What the app does on this Mac, where it does not work out, and its own files. */
@@ -288,9 +287,8 @@ export const machineWords = {
   noPreferences: 'preferences.json cannot be used: choose Reset preferences in the menu first.',
   loginShell: {
     none: (why: string, shell: string) =>
-      'The login shell gave no environment, so programs are looked for in PATH and in the folders of Homebrew only, and what its files set, ' +
-      `such as KUBECONFIG, HTTPS_PROXY or AWS_PROFILE, has no effect here: ${why} Run \`${shell} -ilc env\` in Terminal, ` +
-      'fix what it waits for or complains about, and start Metalbar again.',
+      `Your login shell did not answer, so KUBECONFIG, proxies and similar variables are missing: ${why} ` +
+      `Run \`${shell} -ilc env\` in Terminal to see why, and start Metalbar again.`,
     noOutput: (shell: string, exitCode: number | null) =>
       `${shell} printed no environment (exit code ${exitCode ?? 'none'}).`,
   },

@@ -241,7 +241,7 @@ test('what is written for one model is discarded for another of the store only a
   await name.fill('mine')
   await page.getByRole('tab', { name: 'Models' }).click()
   await page.getByRole('button', { name: 'Serve smollm-360m' }).click()
-  await page.getByText(`You have begun to add ${phi}.`).waitFor()
+  await page.getByText(`Discard the draft for ${phi} and serve this model?`).waitFor()
   await page.getByRole('button', { name: 'Keep what I wrote' }).and(page.locator(':focus')).waitFor()
   await page.keyboard.press('Escape')
   await page.getByRole('button', { name: 'Serve smollm-360m' }).and(page.locator(':focus')).waitFor()

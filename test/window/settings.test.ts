@@ -93,7 +93,7 @@ test("sudo's rule is looked at anew when a person comes back to the window", asy
   expect(await ruleShown(page)).toBe(rule.rule.trim())
   agent.known.powerRule = { ...rule, state: 'installed' }
   await page.evaluate("dispatchEvent(new Event('focus'))")
-  await page.getByText('Installed: sudo runs').waitFor()
+  await page.getByText('Installed. sudo may run').waitFor()
 })
 
 test('the app keeps a token that is written in its settings, and nothing shows it again', async () => {
@@ -162,7 +162,7 @@ test("the app has Terminal install sudo's rule, and looks how it stands then", a
   agent.known.powerRule = { ...rule, state: 'installed' }
   await page.getByRole('button', { name: 'Install the rule…' }).click()
   await page.getByText('Terminal did the install.').waitFor()
-  await page.getByText('Installed: sudo runs').waitFor()
+  await page.getByText('Installed. sudo may run').waitFor()
   await page.getByRole('button', { name: 'Remove the rule…' }).click()
   await page.getByText('Terminal did the remove.').waitFor()
   expect(app.asked.filter(({ verb }) => verb === 'changePowerRule').map(({ content }) => content)).toEqual([

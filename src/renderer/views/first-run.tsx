@@ -3,7 +3,7 @@ import { type ClusterView, looksLikeProduction, rightsCommands } from '../../con
 import { Banner, Buttons, Card, Folded } from '../components/blocks.tsx'
 import { Button, Command, CommandText, CopyButton } from '../components/buttons.tsx'
 import { StepGlyph } from '../components/glyph.tsx'
-import { Sentence } from '../components/text.tsx'
+import { Said, Sentence } from '../components/text.tsx'
 import {
   type ClusterObstacle,
   contextCommand,

@@ -60,7 +60,7 @@ export const hubLoginWords = {
 export const powerRuleWords = {
   title: 'Sudo rule for powermetrics',
   states: {
-    installed: 'Installed: sudo runs powermetrics without a password, by the command lines below and no others.',
+    installed: 'Installed. sudo may run exactly these commands without a password:',
     missing: 'Not installed: without it, powermetrics asks for a password and cannot measure power.',
     different: 'Different: sudo does not allow exactly what is below.',
     unknown: 'Not known: sudo did not answer.',
@@ -68,7 +68,7 @@ export const powerRuleWords = {
   } satisfies Record<PowerRuleState, string>,
   show: 'What sudo would allow',
   shown: 'What sudo allows',
-  file: (path: string) => `This is all that ${path} would say; the file belongs to root, and visudo checks it first:`,
+  file: (path: string) => `Contents of ${path} (root-owned, checked by visudo):`,
   label: 'Rule',
   copyRule: 'Copy rule',
   inTerminal: {
@@ -151,7 +151,7 @@ export const uninstallWords = {
   looking: 'Looking for everything that Metalbar has written…',
   serving: (services: readonly string[]) =>
     `${services.length === 1 ? 'One model serves' : `${services.length} models serve`}: ${services.join(', ')}. They finish their requests and stop first.`,
-  nothing: 'Nothing of Metalbar is here except the app.',
+  nothing: 'Nothing else to remove.',
   trace: (trace: Trace): string => {
     const bytes = sizeOf(trace)
     return bytes === 0 ? trace.what : `${trace.what} · ${formatBytes(bytes)}`

@@ -12,7 +12,7 @@ export const helpWords = {
   inOrder: (count: number) => (count === 1 ? '1 check without a problem' : `${count} checks without a problem`),
   fromCluster: 'Test from inside the cluster',
   fromClusterIntro:
-    'A Pod calls a service of this machine by its Service and by its address, reports how far it got, and is deleted. It needs the right to make Pods, and the image busybox:1.37; with another one: metal-agent doctor --from-cluster SERVICE --image IMAGE.',
+    'Starts a short-lived Pod that calls the model from inside the cluster. Needs permission to create Pods, and the image busybox:1.37; for another one: metal-agent doctor --from-cluster SERVICE --image IMAGE.',
   askPod: 'Test from a Pod',
   askPodFor: (name: string) => `Test from a Pod: ${name}`,
   asking: 'The Pod starts and calls the service. This takes up to a minute.',

@@ -138,7 +138,7 @@ export const addWords = {
   serve: 'Serve…',
   serveOne: (name: string) => `Serve ${name}`,
   serveSure: ({ chosen, source }: { readonly chosen: string | undefined; readonly source: string }) =>
-    `You have begun to add ${chosen ?? source.trim()}. Serving this one instead discards what you wrote there.`,
+    `Discard the draft for ${chosen ?? source.trim()} and serve this model?`,
   serveInstead: 'Discard it and serve this',
   keepWritten: 'Keep what I wrote',
 } as const satisfies Words

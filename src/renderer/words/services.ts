@@ -51,7 +51,7 @@ const powerShare = (watts: number | undefined) => (watts === undefined ? notRepo
 
 export const workWords = {
   title: 'Work',
-  tellsNothing: 'Its runtime reports no figures.',
+  tellsNothing: 'This runtime reports no statistics.',
   generation: 'Generation',
   prompts: 'Prompts',
   requests: 'Requests',
@@ -125,8 +125,7 @@ export const estimateWords = {
   title: 'Memory of this model',
   measured: 'Measured',
   counted: 'Counted',
-  whyCounted:
-    'macOS does not measure a model that is mapped from its file, so the estimate is used where it is larger.',
+  whyCounted: 'macOS cannot measure memory-mapped models, so the larger of estimate and measurement counts.',
   estimated: 'Estimated',
   items: {
     weights: 'Weights',
@@ -152,7 +151,7 @@ export const holdWords = {
   /** `since`: "since 14:05, for 12 min". */
   elsewhere: (since: string) => `Served by another machine ${since}.`,
   held: (since: string) => `Held on this machine ${since}.`,
-  takenBack: 'This machine takes over once that machine releases it or is gone.',
+  takenBack: 'This machine takes over if that machine releases it or goes away.',
   back: ({ cause, by }: Hold): string =>
     by === 'pressure'
       ? 'It comes back once memory pressure stays normal. Bring back does it now.'
@@ -259,7 +258,7 @@ export const detailWords = {
 const activeStep: Readonly<Record<StepName, string>> = {
   fetched: 'Fetching',
   started: 'Starting',
-  healthy: 'Getting healthy',
+  healthy: 'Waiting for first answer',
   published: 'Publishing',
   clusterAgrees: 'Waiting for the cluster',
 }
@@ -272,7 +271,7 @@ const failed: Readonly<Record<StepName, string>> = {
   clusterAgrees: 'The cluster disagrees',
 }
 
-/** Where it stands: `Getting healthy`, `Not started`, `Next: Published`. */
+/** Where it stands: `Waiting for first answer`, `Not started`, `Next: Published`. */
 function standing({ at, status }: RowSteps): string {
   if (status === 'active') return activeStep[at]
   return status === 'failed' ? failed[at] : `Next: ${stepWords[at]}`
@@ -287,7 +286,7 @@ export const stepsWords = {
     failed: 'failed',
   } satisfies Record<Step['status'], string>,
   at: standing,
-  /** As it is heard: `2 of 5 steps done. Getting healthy.` */
+  /** As it is heard: `2 of 5 steps done. Waiting for first answer.` */
   row: (steps: RowSteps) => `${steps.done} of ${steps.statuses.length} steps done. ${standing(steps)}.`,
 } as const satisfies Words
 

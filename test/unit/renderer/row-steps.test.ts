@@ -15,7 +15,7 @@ function shown(state: ServiceState, letters: string): string | undefined {
 
 test.for<[ServiceState, steps: string, words: string | undefined]>([
   ['fetching', 'awwww', '0 of 5 steps done. Fetching.'],
-  ['starting', 'ddaww', '2 of 5 steps done. Getting healthy.'],
+  ['starting', 'ddaww', '2 of 5 steps done. Waiting for first answer.'],
   ['crash-looping', 'dfwww', '1 of 5 steps done. Not started.'],
   ['unready', 'ddfww', '2 of 5 steps done. Not healthy.'],
   ['waiting', 'dwwww', '1 of 5 steps done. Next: Started.'],

@@ -15,7 +15,7 @@ export const settingsScenes = {
     page: 'Cluster',
   },
   'settings-network': {
-    says: ['Automatic', 'without a router', 'Where models listen', 'Port of the client proxy'],
+    says: ['Automatic', 'without a router', 'Who can reach models', 'Port of the client proxy'],
     ...shown,
     page: 'Network',
   },
@@ -80,10 +80,10 @@ export const settingsScenes = {
     height: 700,
   },
   'settings-network-large-text': {
-    says: ['Where models listen'],
+    says: ['Who can reach models'],
     ...shown,
     page: 'Network',
-    tell: ['Where models listen'],
+    tell: ['Who can reach models'],
     height: 2_400,
     textScale: 2,
   },
