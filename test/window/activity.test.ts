@@ -15,9 +15,9 @@ const entry = (id: number, message: string, at = '2026-01-02T03:05:00.000Z'): Hi
 
 /** As an agent does when something happens. */
 function happens(agent: FakeAgent, message: string): void {
-  const before = agent.known.history?.entries ?? []
+  const { entries: before, hasMore } = agent.known.history ?? { entries: [], hasMore: false }
   const id = (before[0]?.id ?? 0) + 1
-  agent.known.history = { entries: [entry(id, message), ...before], hasMore: false }
+  agent.known.history = { entries: [entry(id, message), ...before], hasMore }
   agent.show({ ...agent.shown, revision: agent.shown.revision + 1, newestHistoryId: id })
 }
 
@@ -64,7 +64,10 @@ test('entries that came before are added below, without an end at the first page
   const { page, agent } = window
   await page.getByText('Agent 1.2.3 started.').waitFor()
   agent.known.history = {
-    entries: [entry(3, 'It crashed in the old year.', '2025-12-31T03:05:00.000Z')],
+    entries: [
+      ...(agent.known.history?.entries ?? []),
+      entry(3, 'It crashed in the old year.', '2025-12-31T03:05:00.000Z'),
+    ],
     hasMore: false,
   }
   await page.getByRole('button', { name: 'Show more' }).click()
@@ -75,6 +78,7 @@ test('entries that came before are added below, without an end at the first page
     'It crashed in the old year.',
     0,
   ])
+  expect(agent.queriesOf('history').map(({ limit }) => limit)).toEqual([50, 100])
 })
 
 test('an entry leads to its service while it is there, and the filter is as it was after the way back', async () => {

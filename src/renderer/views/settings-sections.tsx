@@ -1,4 +1,4 @@
-import { Fragment, type ReactNode, useEffect, useRef, useState } from 'react'
+import { Fragment, type HTMLAttributes, type ReactNode, useEffect, useRef, useState } from 'react'
 import type { AppBridge, PowerRuleChange } from '../../contract/app-bridge.ts'
 import { ipAddress } from '../../contract/addresses.ts'
 import type { PowerRuleView } from '../../contract/power.ts'
@@ -18,7 +18,7 @@ import { ContextChoice } from './first-run.tsx'
 import { InstallLine } from './install-line.tsx'
 import styles from './settings-sections.module.css'
 
-interface PlaceProps {
+interface PlaceProps extends Pick<HTMLAttributes<HTMLElement>, 'onFocus' | 'onBlur'> {
   readonly id?: SettingPart
   readonly label?: string
   /** Why what it shows is not known, or not of now. */
@@ -27,8 +27,8 @@ interface PlaceProps {
 }
 
 /** A part of a page that is no row of the table. */
-export const Place = ({ id, label, problem, children }: PlaceProps) => (
-  <div id={id} role="group" aria-label={label} className={styles['place']} tabIndex={-1}>
+export const Place = ({ id, label, problem, children, ...handlers }: PlaceProps) => (
+  <div id={id} role="group" aria-label={label} className={styles['place']} tabIndex={-1} {...handlers}>
     {problem !== undefined && <p role="alert">{problem}</p>}
     {children}
   </div>
@@ -86,15 +86,13 @@ export function SettingsNetwork() {
   const outcome = useRef<HTMLDivElement>(null)
   const keepFocus = useKeptFocus(outcome)
   return (
-    <div {...keepFocus}>
-      <Place problem={problem}>
-        {answer !== undefined && <Addresses answer={answer} />}
-        <OtherAddress />
-        <div ref={outcome} tabIndex={-1}>
-          <Answer about="hostAddress" />
-        </div>
-      </Place>
-    </div>
+    <Place problem={problem} {...keepFocus}>
+      {answer !== undefined && <Addresses answer={answer} />}
+      <OtherAddress />
+      <div ref={outcome} tabIndex={-1}>
+        <Answer about="hostAddress" />
+      </div>
+    </Place>
   )
 }
 
