@@ -253,7 +253,7 @@ async function writeReport(
 
 /** What is found here where no agent runs, without what this machine logs in with. */
 async function filesHere(io: CliIo, stateDir: string): Promise<readonly DiagnosticFile[]> {
-  const [{ diagnosticFiles }, { secretsOf }, { examine }, { doctorChecks }] = await Promise.all([
+  const [{ crashReports, diagnosticFiles }, { secretsOf }, { examine }, { doctorChecks }] = await Promise.all([
     import('../agent-core/doctor/diagnostics.ts'),
     import('../agent-core/api/diagnostics.ts'),
     import('../agent-core/doctor/doctor.ts'),
@@ -263,6 +263,10 @@ async function filesHere(io: CliIo, stateDir: string): Promise<readonly Diagnost
   const about = { version: buildInfo.version, node: process.version, system: `${io.platform} ${release()}` }
   const { hubTokenFile } = patient.settings
   const values = await secretsOf(patient, { env: io.env, home: io.homeDir, hubTokenFile })
-  const parts = { 'about.json': about, 'doctor.json': await examine(patient, doctorChecks) }
+  const parts = {
+    'about.json': about,
+    'doctor.json': await examine(patient, doctorChecks),
+    ...(await crashReports(io.homeDir)),
+  }
   return diagnosticFiles(parts, { values, home: io.homeDir })
 }

@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { app, clipboard, Menu, type MenuItemConstructorOptions, shell } from 'electron'
+import { app, clipboard, crashReporter, Menu, type MenuItemConstructorOptions, shell } from 'electron'
 import { ofOneFile, type GatewayCommand } from '../agent-core/gateway/gateway.ts'
 import { logToFile } from '../agent-core/observability/log-file.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
@@ -63,6 +63,8 @@ app.setPath('userData', chromiumDir)
 
 if (app.requestSingleInstanceLock()) {
   app.enableSandbox()
+  // A native crash takes the agent with it: what is left of it stays on this machine.
+  crashReporter.start({ uploadToServer: false })
   registerAppScheme()
   // The app keeps running without a window: a person quits it from the icon.
   app.on('window-all-closed', () => undefined)

@@ -1,6 +1,6 @@
 import { metricsTokenIn } from '../observability/metrics-listener.ts'
 import { arch, homedir, release } from 'node:os'
-import { diagnosticFiles, endOfFile, type DiagnosticParts } from '../doctor/diagnostics.ts'
+import { crashReports, diagnosticFiles, endOfFile, type DiagnosticParts } from '../doctor/diagnostics.ts'
 import type { Patient } from '../doctor/doctor.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
@@ -34,6 +34,7 @@ export async function diagnostics(sources: DiagnosticsSources): Promise<Answer<'
   const snapshot = patient.agent?.snapshot
   const { logFile } = settings.current
   const agentLog = logFile === undefined ? undefined : await endOfFile(logFile)
+  const home = patient.env['HOME'] ?? homedir()
   const parts: DiagnosticParts = {
     'about.json': {
       version: snapshot?.version,
@@ -48,12 +49,10 @@ export async function diagnostics(sources: DiagnosticsSources): Promise<Answer<'
     'objects.json': cluster && objectsOf(cluster),
     ...(agentLog !== undefined && { 'agent.log': agentLog }),
     ...(await serverLogs(snapshot?.services ?? [])),
+    ...(await crashReports(home)),
   }
-  const secrets = {
-    values: await secretsOf({ ...patient, settings: settings.current }, sources.hubLogin),
-    home: patient.env['HOME'] ?? homedir(),
-  }
-  return { files: diagnosticFiles(parts, secrets) }
+  const values = await secretsOf({ ...patient, settings: settings.current }, sources.hubLogin)
+  return { files: diagnosticFiles(parts, { values, home }) }
 }
 
 function objectsOf({ inferenceServices, models, services, slices }: Cluster) {

@@ -1,5 +1,6 @@
 import { constants } from 'node:fs'
-import { open } from 'node:fs/promises'
+import { open, readdir, stat } from 'node:fs/promises'
+import path from 'node:path'
 import { errorCode } from '../util/error-code.ts'
 import { hasCode } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
@@ -82,23 +83,48 @@ function end(text: string): string {
 }
 
 /** The last whole lines of a file, or one sentence why it cannot be read; undefined where there is none. */
-export async function endOfFile(file: string): Promise<string | undefined> {
+export const endOfFile = (file: string): Promise<string | undefined> => linesOf(file, 'last')
+
+/** Some of the whole lines of a file that is too long: a line that is cut may have a part of a secret. */
+async function linesOf(file: string, which: 'first' | 'last'): Promise<string | undefined> {
   try {
     // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
     const found = await handle.stat()
     if (!found.isFile()) return 'It is not a file.\n'
-    const from = Math.max(0, found.size - maxFileBytes)
-    const buffer = Buffer.alloc(found.size - from)
+    const from = which === 'first' ? 0 : Math.max(0, found.size - maxFileBytes)
+    const buffer = Buffer.alloc(Math.min(found.size, which === 'first' ? maxCrashBytes : maxFileBytes))
     const { bytesRead } = await handle.read(buffer, 0, buffer.length, from)
     const text = buffer.subarray(0, bytesRead).toString('utf8')
-    // A line that is cut may begin within a secret.
+    if (bytesRead === found.size) return text
+    if (which === 'first') return `${text.slice(0, text.lastIndexOf('\n') + 1)}… later lines are left out\n`
     const lineEnd = text.indexOf('\n')
-    if (from === 0) return text
     return lineEnd === -1 ? '' : text.slice(lineEnd + 1)
   } catch (error) {
     if (hasCode(error, 'ENOENT')) return undefined
     if (errorCode(error) !== undefined) return `It cannot be read: ${messageOf(error)}.\n`
     throw error
   }
+}
+
+/** What macOS wrote of a crash of the app, of the agent or of llama-server; the app's memory, which is beside it, stays here. */
+const crashName = /^(?:Metalbar|metal-agent|llama-server)[-_ ].*\.(?:ips|crash)$/
+const maxCrashes = 4
+/** Its first lines have the cause and the thread that crashed; the others name libraries. */
+const maxCrashBytes = 128 * 1024
+
+/** The newest reports of crashes on a Mac; none elsewhere. */
+export async function crashReports(home: string): Promise<DiagnosticParts> {
+  const folder = path.join(home, 'Library/Logs/DiagnosticReports')
+  // Without the folder there was none, and what may not be read is not for us.
+  const names = (await readdir(folder).catch(() => [])).filter((name) => crashName.test(name))
+  const found = await Promise.all(
+    names.map(async (name) => {
+      const facts = await stat(path.join(folder, name)).catch(() => undefined)
+      return { name, at: facts?.mtimeMs ?? 0 }
+    }),
+  )
+  const newest = found.toSorted((a, b) => b.at - a.at).slice(0, maxCrashes)
+  const parts = newest.map(async ({ name }) => [`crashes/${name}`, await linesOf(path.join(folder, name), 'first')])
+  return Object.fromEntries(await Promise.all(parts)) as DiagnosticParts
 }

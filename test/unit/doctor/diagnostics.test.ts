@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, truncate, writeFile } from 'node:fs/promises'
+import { mkdir, truncate, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { diagnosticFiles, endOfFile } from '../../../src/agent-core/doctor/diagnostics.ts'
+import { crashReports, diagnosticFiles, endOfFile } from '../../../src/agent-core/doctor/diagnostics.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const home = '/Users/ada'
@@ -124,4 +124,20 @@ test('a log of 100 MB is not read whole, one that is not there or is a folder is
   expect((await endOfFile(file))?.length).toBe(0)
   expect(await endOfFile(join(folder.dir, 'none'))).toBeUndefined()
   expect(await endOfFile(join(folder.dir, 'is-a-folder'))).toBe('It is not a file.\n')
+})
+
+test('of crashes the newest reports of our programs are taken, each only to the line that is too much', async () => {
+  await using folder = await temporaryFolder()
+  const reports = join(folder.dir, 'Library/Logs/DiagnosticReports')
+  expect(await crashReports(folder.dir)).toEqual({})
+  await mkdir(reports, { recursive: true })
+  const ours = ['Metalbar-5.ips', 'Metalbar Helper (Renderer)-4.ips', 'metal-agent_3.crash', 'llama-server-2.ips']
+  const names = ['Safari-9.ips', 'Metalbarista-8.ips', 'Metalbar-7.dmp', ...ours, 'Metalbar-1.ips']
+  for (const [index, name] of names.entries()) {
+    await writeFile(join(reports, name), index === 3 ? `{"cause":"SIGSEGV"}\n${'library\n'.repeat(100_000)}` : name)
+    await utimes(join(reports, name), 0, 1_000 - index)
+  }
+  const { 'crashes/Metalbar-5.ips': cut, ...others } = await crashReports(folder.dir)
+  expect(others).toEqual(Object.fromEntries(ours.slice(1).map((name) => [`crashes/${name}`, name])))
+  expect(cut).toMatch(/^{"cause":"SIGSEGV"}\n(?:library\n){10000,20000}… later lines are left out\n$/)
 })
