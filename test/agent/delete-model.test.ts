@@ -1,6 +1,8 @@
+import { isDeepStrictEqual } from 'node:util'
 import { expect, test } from 'vitest'
 import type { CommandInput } from '../../src/contract/commands.ts'
 import { AgentWorld, inferenceService } from '../support/agent-world.ts'
+import { eventually } from '../support/eventually.ts'
 import type { RequestFault } from '../support/kube-sim/faults.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
@@ -42,6 +44,9 @@ test.each(['reset', 'reset-after'] as const)(
       message: saying(/tiny was deleted\. Its Model tiny was deleted too/),
     })
     expect(await at.left()).toEqual([undefined, undefined])
+    // A window asks for them for as long as the server has not ended.
+    const asked = { name: 'conditions', service: at.service } as const
+    await eventually(async () => isDeepStrictEqual(await at.agent.agent.query(asked), { conditions: [] }))
   },
 )
 

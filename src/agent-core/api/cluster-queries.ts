@@ -15,14 +15,13 @@ const maxConditions = 50
 /** Kubernetes' own limit of a condition's type and reason is about this. */
 const maxTypeBytes = 320
 
-/** What everybody says of an InferenceService in its status, as last heard of the cluster. Throws LinkError where there is none. */
+/** What everybody says of an InferenceService in its status, as last heard of the cluster; nothing of one that is deleted and still has a server here. */
 export function conditions(
   { inferenceServices }: Pick<Cluster, 'inferenceServices'>,
   { namespace, name }: ServiceRef,
 ): { conditions: ConditionView[] } {
-  const service = inferenceServices.get(namespace, name)
-  if (!service) throw new LinkError('refused', `The cluster has no InferenceService ${namespace}/${name}.`)
-  return { conditions: service.status.conditions.slice(0, maxConditions).map(conditionView) }
+  const { status } = inferenceServices.get(namespace, name) ?? {}
+  return { conditions: (status?.conditions ?? []).slice(0, maxConditions).map(conditionView) }
 }
 
 function conditionView({ type, status, reason, message, lastTransitionTime }: Condition): ConditionView {
