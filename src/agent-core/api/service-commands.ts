@@ -62,7 +62,7 @@ export async function start(rooms: Rooms, known: Known, { service }: Extract<Com
     rooms.history.add({ kind: 'broughtBack', service, message: 'A person brought it back on this machine.' })
   }
   try {
-    const { changed, service: now } = await startInCluster(known.session.cluster, service)
+    const { changed, service: now } = await changeInCluster(known.session.cluster, service, resumption)
     if (changed) return done(`${key} is started: the cluster asks for it again.`)
     if (isKueues(now.metadata) && now.spec.value.suspend) {
       return done(`${key} is requested; it starts when the Kueue queue ${now.metadata.labels[kueueQueue]} admits it.`)
@@ -93,11 +93,6 @@ async function stopInCluster(cluster: Cluster, ref: ServiceRef): Promise<Cluster
   return isStopped(suspended.service) ? suspended : changeInCluster(cluster, ref, scalingToZero)
 }
 
-/** Undoes a stop, ours or another's, and makes zero replicas one. Throws ApiError. */
-function startInCluster(cluster: Cluster, ref: ServiceRef): Promise<ClusterChange> {
-  return changeInCluster(cluster, ref, resumption)
-}
-
 const isKueues = ({ labels }: ObjectMeta): boolean => labels[kueueQueue] !== undefined
 
 function isStopped({ metadata, spec }: InferenceService): boolean {
@@ -110,6 +105,7 @@ const suspension: Change = (metadata, { suspend, replicas }) =>
 const scalingToZero: Change = (_metadata, { replicas }) =>
   replicas === 0 ? undefined : { annotations: { [replicasBeforeStop]: String(replicas) }, spec: { replicas: 0 } }
 
+/** Undoes a stop, ours or another's, and makes zero replicas one. */
 const resumption: Change = (metadata, { suspend, replicas }) => {
   const kept = metadata.annotations[replicasBeforeStop]
   const mustResume = suspend && !isKueues(metadata)

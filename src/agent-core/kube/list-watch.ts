@@ -6,6 +6,7 @@ import { type KubeObject, type Resource, resources } from './resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../util/back-off.ts'
 import { ownFailure } from '../util/error-code.ts'
+import { pause } from '../util/pause.ts'
 import { isTurnOver, nextTurn } from '../util/turns.ts'
 import type { ConnectionState } from '../../contract/cluster.ts'
 
@@ -303,7 +304,7 @@ export class ListWatch<T extends KubeObject> {
       wasForgotten = isForgotten
       attempt += 1
       if (failure !== undefined) await this.#health.failed(failure, delayMs)
-      await this.#pause(delayMs, signal)
+      if (delayMs > 0) await pause(delayMs, signal)
     }
   }
 
@@ -414,21 +415,6 @@ export class ListWatch<T extends KubeObject> {
   #backOff(attempt: number, failure: unknown): number {
     const asked = isApiError(failure) ? (failure.retryAfterSeconds ?? 0) * 1_000 : 0
     return Math.max(asked, jitteredMs(backOff, attempt + 1, this.#random))
-  }
-
-  async #pause(ms: number, signal: AbortSignal): Promise<void> {
-    if (ms === 0 || signal.aborted) return
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, ms)
-      signal.addEventListener(
-        'abort',
-        () => {
-          clearTimeout(timer)
-          resolve()
-        },
-        { once: true },
-      )
-    })
   }
 
   #isStopped(): boolean {

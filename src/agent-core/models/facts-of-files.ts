@@ -1,16 +1,10 @@
-import { stat } from 'node:fs/promises'
+import { stateOfFile } from '../util/files.ts'
 
 interface Fact<T> {
   readonly state: string
   readonly value: Promise<T>
   /** 0 until it is known. */
   weight: number
-}
-
-/** Changes where the file is written to or another takes its place. A further name for it, which changes its ctime, is no change. */
-export async function stateOfFile(path: string): Promise<string> {
-  const { size, mtimeMs, ino } = await stat(path)
-  return [size, mtimeMs, ino].join(' ')
 }
 
 /** Something that is costly to find out about files of this machine: found out once for each as long as the file stays the same. */

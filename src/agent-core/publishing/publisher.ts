@@ -1,8 +1,8 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import type { EndpointSlice } from '../kube/resources.ts'
 import { messageOf } from '../util/message-of.ts'
 import { refKey } from '../util/object-key.ts'
+import { pause } from '../util/pause.ts'
 import { within } from '../util/within.ts'
 import { lostTo, type ClaimJudgement, isDeletable, isElsewhere, isHeld } from './claim.ts'
 import { ClaimedSlice, type SliceWish } from './claimed-slice.ts'
@@ -65,9 +65,6 @@ async function writeWithin(
 const failureOf = (write: Promise<WriteResult>): Promise<string | undefined> =>
   write.then((result) => (result.kind === 'done' || result.kind === 'lost' ? undefined : result.message), messageOf)
 
-/** Resolves false if the signal cut the pause short. */
-const pause = (ms: number, signal: AbortSignal): Promise<boolean> => delay(ms, true, { signal }).catch(() => false)
-
 /** What the caches say; costs no request. */
 export interface PublicationView {
   readonly claim: ClaimJudgement
@@ -88,7 +85,7 @@ export interface PublicationView {
   readonly recheckInMs: number | undefined
 }
 
-/** As it is seen before the first list (the claim is unknown), and where there is neither slice nor Service (it is absent). */
+/** The view before the first list (the claim is unknown), and where neither slice nor Service exists (it is absent). */
 export const emptyView = (claim: { readonly kind: 'unknown' | 'absent' }): PublicationView => ({
   claim,
   service: { kind: 'absent' },
@@ -156,10 +153,6 @@ class PublishedService {
     }
   }
 
-  inTurn(write: () => Promise<WriteResult>): Promise<WriteResult> {
-    return this.slice.inTurn(write)
-  }
-
   /** Service or Endpoints after the slice: in the order of the slices' turns, and in no turn of a slice. */
   async thenBeside(written: Promise<WriteResult>, write: () => Promise<WriteResult>): Promise<WriteResult> {
     const result = await written
@@ -187,7 +180,7 @@ class PublishedService {
     return (await this.slice.write(target, { to: 'delete' })).result
   }
 
-  /** With a renewal of the claim: a failure stops nothing, and the next renewal tries again. */
+  /** Runs with each renewal of the claim: a failure stops nothing, and the next renewal tries again. */
   #keepEndpoints(target: PublishTarget, published: Published | undefined): void {
     const kept = this.slice.beside(() => this.applyEndpoints(target, published))
     kept.catch((error: unknown) => this.#publishing.log.debug('Endpoints not kept', { key: refKey(target), error }))
@@ -230,7 +223,7 @@ export class Publisher {
   /** Takes a slice that is free or was released, where the Service's name is free and valid. */
   claim(target: PublishTarget): Promise<WriteResult> {
     const one = this.#of(target)
-    return one.inTurn(async () => {
+    return one.slice.inTurn(async () => {
       const judged = one.slice.judge(target)
       if (judged.kind === 'ours' && !one.slice.isDoubtful) return done
       if (isElsewhere(judged)) return lostTo(judged, target)
@@ -247,7 +240,7 @@ export class Publisher {
   /** Takes a slice whose holder is dead; `lost` where it lives after all or another was quicker. */
   takeOver(target: PublishTarget): Promise<WriteResult> {
     const one = this.#of(target)
-    const takenOver = one.inTurn(async () => {
+    const takenOver = one.slice.inTurn(async () => {
       const obstacle = await one.service.findObstacle(target)
       return obstacle ?? (await one.slice.write(target, { to: 'takeOver' })).result
     })
@@ -262,7 +255,7 @@ export class Publisher {
   /** Creates or adopts the Service; only the holder of the claim does. `takesBack`: also from LLMKube's relay. */
   ensureService(target: PublishTarget, { takesBack = false } = {}): Promise<WriteResult> {
     const one = this.#of(target)
-    const confirmed = one.inTurn(() => one.slice.confirm(target))
+    const confirmed = one.slice.inTurn(() => one.slice.confirm(target))
     return one.thenBeside(confirmed, async () => {
       const { cached } = one.slice
       const publication = publicationBy(this.#publishing, target, cached && publishedOf(cached))
@@ -277,7 +270,7 @@ export class Publisher {
   /** Says where the server listens, and whether it answers. */
   publish(target: PublishTarget, published: Published): Promise<WriteResult> {
     const one = this.#of(target)
-    const written = one.inTurn(async () => {
+    const written = one.slice.inTurn(async () => {
       const { result, changed } = await one.slice.write(target, { to: 'publish', published })
       if (changed && result.kind === 'done') {
         const { address: hostIP, port, ready } = published
@@ -291,7 +284,7 @@ export class Publisher {
   /** No new traffic; claim, slice and Service stay. */
   withdraw(target: PublishTarget): Promise<WriteResult> {
     const one = this.#of(target)
-    const withdrawn = one.inTurn(async () => {
+    const withdrawn = one.slice.inTurn(async () => {
       const { result, changed } = await one.slice.write(target, { to: 'withdraw' })
       if (changed && result.kind === 'done') this.#publishing.log.info('withdrew endpoint', nameOf(target))
       return result
@@ -305,7 +298,7 @@ export class Publisher {
   /** The InferenceService is stopped: slice and Endpoints go, the Service keeps its ClusterIP. */
   unpublish(target: PublishTarget): Promise<WriteResult> {
     const one = this.#of(target)
-    return one.inTurn(() => one.deleteSliceAndEndpoints(target))
+    return one.slice.inTurn(() => one.deleteSliceAndEndpoints(target))
   }
 
   /** LLMKube's controller takes it for no ingress from now on; whoever comes by it still does. */
@@ -316,7 +309,7 @@ export class Publisher {
   /** The InferenceService is gone: all three go, unless they are another's by now. */
   remove(target: PublishTarget): Promise<WriteResult> {
     const one = this.#of(target)
-    return one.inTurn(async () => {
+    return one.slice.inTurn(async () => {
       const { cached } = one.slice
       const isAnothers = cached && ownerOf(cached) !== undefined && !isOwnedBy(cached, target)
       // The Endpoints went with the slice: they are of the same Service.
@@ -329,7 +322,7 @@ export class Publisher {
   /** Ready no more, and free for any other agent at once. */
   release(target: PublishTarget): Promise<WriteResult> {
     const one = this.#of(target)
-    return one.inTurn(async () => {
+    return one.slice.inTurn(async () => {
       const { result } = await one.slice.write(target, { to: 'withdraw' })
       const shown = one.slice.cached
       // The claim goes last: as long as it is held, something is left to do.
@@ -412,7 +405,7 @@ export class Publisher {
 
   #write(target: PublishTarget, wish: SliceWish): Promise<WriteResult> {
     const one = this.#of(target)
-    return one.inTurn(async () => (await one.slice.write(target, wish)).result)
+    return one.slice.inTurn(async () => (await one.slice.write(target, wish)).result)
   }
 
   #readAgain(): void {

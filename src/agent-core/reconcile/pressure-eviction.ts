@@ -84,9 +84,7 @@ export class PressureEviction implements Disposable {
     this.#isDeciding = true
     this.#decide(view)
       .catch((error: unknown) => this.#options.log.error('eviction not decided', { error }))
-      .finally(() => {
-        this.#isDeciding = false
-      })
+      .finally(() => (this.#isDeciding = false))
   }
 
   async #decide(view: MemoryView): Promise<void> {

@@ -32,7 +32,7 @@ export class ServerStarts {
   #latest: Start | undefined
   /** Why the server of this digest could not be started in the place of the one that runs. */
   #refused: { readonly digest: string; readonly why: string } | undefined
-  /** What the last start was made of beside the digest: see startInputs. */
+  /** What the last start was made of beside the digest: see {@link inputsOf}. */
   #inputs: string | undefined
   /** A restart that a person asked for; under way from the start of the new server until that is ready or has failed. */
   #restart: 'none' | 'asked' | 'underWay' = 'none'
@@ -211,19 +211,17 @@ export class ServerStarts {
   }
 }
 
-const inputsOf = (
+/**
+ * Text of what a start depends on that no digest covers: the object behind the model, and the very files (such as a binary that was
+ * upgraded in place). Where this changes, earlier failures say nothing about the next start.
+ */
+async function inputsOf(
   model: Model | undefined,
   binary: Executable | undefined,
   file: ServerFiles | undefined,
-): Promise<string> => startInputs(model, [binary?.kind === 'found' ? binary.path : undefined, file?.path, file?.draft])
-
-/**
- * What a start depends on that no digest covers: the object behind the model, and the very files (such as a binary that was
- * upgraded in place). Where this changes, earlier failures say nothing about the next start.
- */
-async function startInputs(model: Model | undefined, files: readonly (string | undefined)[]): Promise<string> {
-  const stamps = await Promise.all(files.map(stampOf))
-  return JSON.stringify([model?.metadata.uid, model?.metadata.generation, ...stamps])
+): Promise<string> {
+  const files = [binary?.kind === 'found' ? binary.path : undefined, file?.path, file?.draft]
+  return JSON.stringify([model?.metadata.uid, model?.metadata.generation, ...(await Promise.all(files.map(stampOf)))])
 }
 
 /** Links are followed: an upgrade by Homebrew changes where one points. */

@@ -1,5 +1,5 @@
-import { stat } from 'node:fs/promises'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
+import { stateOfFile } from '../util/files.ts'
 
 /** How one build of a runtime spells what builds spell differently. */
 export interface Dialect {
@@ -26,7 +26,7 @@ const helpLimitMs = 20_000
 
 /** Asks each binary once, and again when its file changed. */
 export class Dialects {
-  readonly #known = new Map<string, { readonly stamp: string; readonly dialect: Promise<Dialect> }>()
+  readonly #known = new Map<string, { readonly state: string; readonly dialect: Promise<Dialect> }>()
 
   /**
    * The usual one where the binary does not say: its own error is then what a person reads. `env` is the agent's own, never a
@@ -37,17 +37,16 @@ export class Dialects {
     executable: string,
     env: Readonly<Record<string, string>>,
   ): Promise<Dialect> {
-    const { mtimeMs, size, ino } = await stat(executable)
-    const stamp = `${mtimeMs} ${size} ${ino}`
+    const state = await stateOfFile(executable)
     const known = this.#known.get(executable)
-    if (known?.stamp === stamp) return known.dialect
+    if (known?.state === state) return known.dialect
     const asked = helpOf(executable, helpArgs, env).then((help) => {
       if (help !== undefined) return dialectFrom(help)
       // An answer that did not come is asked for again at the next start.
-      if (this.#known.get(executable)?.stamp === stamp) this.#known.delete(executable)
+      if (this.#known.get(executable)?.state === state) this.#known.delete(executable)
       return usualDialect
     })
-    this.#known.set(executable, { stamp, dialect: asked })
+    this.#known.set(executable, { state, dialect: asked })
     return asked
   }
 }

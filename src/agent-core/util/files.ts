@@ -37,6 +37,12 @@ export async function readBounded(file: string, maxBytes: number): Promise<Buffe
   }
 }
 
+/** Text that changes when the file is written to or another takes its place, and not when it gets a further name, which changes its ctime. */
+export async function stateOfFile(path: string): Promise<string> {
+  const { size, mtimeMs, ino } = await stat(path)
+  return [size, mtimeMs, ino].join(' ')
+}
+
 /** The entries of a folder that others fill, in no order; undefined where there are more than `most`, which are not read to the end. */
 export async function entriesUpTo(folder: string, most: number): Promise<Dirent[] | undefined> {
   const entries: Dirent[] = []

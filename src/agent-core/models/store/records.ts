@@ -5,9 +5,8 @@ import { dirname, join } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Logger } from '../../observability/logger.ts'
-import { parseJson, withoutUnfinished } from '../../util/files.ts'
+import { parseJson, stateOfFile, withoutUnfinished } from '../../util/files.ts'
 import { pathBelow } from '../../util/is-below.ts'
-import { stateOfFile } from '../facts-of-files.ts'
 import { shortDigestLength } from '../source.ts'
 import { comparable, entriesOf, ifThere, lstatIfThere } from './files.ts'
 
@@ -50,7 +49,7 @@ const manifestSchema = z.object({
   source: z.string(),
   /** What tells sources apart: see `selectionDigest`. */
   sourceSha256: sha256,
-  /** Of several contents of a source the newest has the latest, whatever the clock said. */
+  /** When it was complete. The newest content of a source has the latest time, whatever the clock said. */
   completedAt: z.iso.datetime(),
   /**
    * `pulled`: by a person, who alone deletes it. `adopted`: found without a record under the Go agent's name, so that only the name speaks
