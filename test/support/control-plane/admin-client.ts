@@ -158,7 +158,8 @@ export class AdminClient {
   }
 
   /** One request as it is: for what the verbs above do not cover, and to see refusals. */
-  async request({ method, path, body, contentType = 'application/json' }: ApiRequest): Promise<ApiResponse> {
+  async request(asked: ApiRequest): Promise<ApiResponse> {
+    const { method, path, body, contentType = 'application/json' } = asked
     const headers: Record<string, string> = {
       authorization: `Bearer ${this.connection.token}`,
       accept: 'application/json',
@@ -175,7 +176,11 @@ export class AdminClient {
       signal: AbortSignal.timeout(requestLimitMs),
     })
     const answered = new Promise<ApiResponse>((resolve, reject) => {
-      outgoing.once('error', reject)
+      outgoing.once('error', (error: NodeJS.ErrnoException) => {
+        // The server may close a kept connection as a request goes out on it.
+        if (outgoing.reusedSocket && error.code === 'ECONNRESET') resolve(this.request(asked))
+        else reject(error)
+      })
       outgoing.once('response', (incoming) => {
         text(incoming).then((answer) => {
           resolve({ status: incoming.statusCode ?? 0, text: answer })
