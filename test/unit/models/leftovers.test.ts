@@ -69,6 +69,7 @@ test('a partial download that a service still wants is kept however old it is, a
   const life = world.restarted()
   life.start()
   await life.stop()
+  await life.prune({ dryRun: false })
   const unknown = await partials()
   users = [{ service: 'default/chat', model: 'wanted', digest: '0'.repeat(64), isActive: true }]
   const next = world.restarted()

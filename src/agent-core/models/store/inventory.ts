@@ -185,8 +185,8 @@ export class Inventory {
 
   /** Deletes partial downloads that were not continued in time, and what {@link limit} does. Throws ModelError. */
   async sweep(): Promise<void> {
-    const { users, log } = this.#options
-    const gone = await deleted(users() === undefined ? [] : (await this.#partials()).filter(isPrunable))
+    const { log } = this.#options
+    const gone = await deleted((await this.#partials()).filter(isPrunable))
     if (gone.length > 0) {
       log.info('old partial downloads removed', { models: gone.map(({ view }) => view.name), bytes: sum(gone) })
     }
@@ -274,7 +274,6 @@ export class Inventory {
   }
 
   async #limit(): Promise<void> {
-    if (this.#options.users() === undefined) return
     const all = (await this.#partials()).filter(({ isWanted }) => !isWanted)
     let excessBytes = sum(all) - maxPartialBytes
     const gone: Entry[] = []
@@ -295,18 +294,19 @@ export class Inventory {
   async #partials(): Promise<Partial[]> {
     const { users, fetching, store } = this.#options
     const files = await namingStoreErrors(store.directory, () => this.#partialFiles())
-    const wanted = new Set([...(users() ?? []).map(({ model }) => model), ...fetching()])
+    const known = users()
+    const wanted = known && new Set([...known.map(({ model }) => model), ...fetching()])
     const downloads = Map.groupBy(files, ({ path }) => downloadOf(path))
     return Promise.all([...downloads].map(([path, parts]) => this.#partial(path, parts, wanted)))
   }
 
-  /** `files`: the download and the records beside it. `wanted`: Models that a service has or that are being fetched. */
-  async #partial(path: string, files: readonly FoundFile[], wanted: ReadonlySet<string>): Promise<Partial> {
+  /** `files`: the download and the records beside it. `wanted`: Models that a service has or that are being fetched; undefined while nobody knows. */
+  async #partial(path: string, files: readonly FoundFile[], wanted?: ReadonlySet<string>): Promise<Partial> {
     const { now } = this.#options
     const { model = '', source = '' } = (await readNote(path)) ?? {}
     const changedAt = Math.max(...files.map((file) => file.changedAt))
     const ageMs = now() - changedAt
-    const isWanted = this.#isActive(path) || wanted.has(model)
+    const isWanted = wanted === undefined || this.#isActive(path) || wanted.has(model)
     const isOld = !isWanted && ageMs >= partialKeepMs
     const sizeBytes = files.find((file) => file.path === path)?.sizeBytes ?? 0
     return {
