@@ -135,7 +135,8 @@ async function completed(job: Job): Promise<DownloadedFile> {
   const { partial, options, learned, shown } = job
   const { signal, log, onStart, partialPath } = options
   if (partial.writtenBytes > 0) {
-    learned.answers = 1
+    // How many there were is not recorded, and the disk may have lost some of it since.
+    learned.answers = 2
     log.info('continuing a partial download', { source: shown, doneBytes: partial.writtenBytes })
     if (partial.beginsWith(magicLength)) onStart?.(await firstBytes(partialPath))
     signal.throwIfAborted()

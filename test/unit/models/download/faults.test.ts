@@ -394,3 +394,10 @@ test('a complete partial file with a known checksum needs no server, whatever it
   const again = await room.fetch({ url: 'http://127.0.0.1:9/x.gguf', sha256 })
   expect([again.sha256, (await requestsFor(path)).length]).toEqual([sha256, 1])
 })
+
+test('a complete partial file that is wrong is fetched anew before anybody is told to correct the checksum', async () => {
+  const { url, sha256 } = await served(plain)
+  await room.fetch({ url, sha256 })
+  await writeFile(room.partialPath, Buffer.alloc(1000, 'x'), { flag: 'r+' })
+  expect((await room.fetch({ url, sha256 })).sha256).toBe(sha256)
+})
