@@ -2,7 +2,6 @@ import ipaddr from 'ipaddr.js'
 import type { Runtime } from '../runtimes/runtime.ts'
 import { type ServerRuntime, serverRuntimes } from '../servers/probe.ts'
 import { homedir } from 'node:os'
-import { join } from 'node:path'
 import { doubtInMove, moveOfNews, sessionMove, type SessionMove } from './cluster-commands.ts'
 import { accepted, done, type Outcome, refused, refusedSetting, type Rooms } from './command.ts'
 import { KubeconfigError } from '../kube/pinned-context.ts'
@@ -13,6 +12,7 @@ import { explicitHostAddress } from '../publishing/host-address.ts'
 import type { SpecPolicy } from '../reconcile/runtime-choice.ts'
 import type { GeneralRules, PortPolicy } from '../servers/launch.ts'
 import type { AgentSettings } from '../settings/settings.ts'
+import { expandHome } from '../util/files.ts'
 import { isIpv6 } from '../../contract/addresses.ts'
 import type { Command } from '../../contract/commands.ts'
 import {
@@ -185,8 +185,5 @@ export function portPolicy({ portRange }: AgentSettings, runtime: ServerRuntime)
 export const specPolicy = (settings: AgentSettings): SpecPolicy => ({
   allowsUnsafe: settings.allowUnsafeExtraArgs,
   allowedEnv: settings.allowedEnv,
-  modelRoots: [settings.modelStore, ...settings.allowedModelRoots].map(underHome),
+  modelRoots: [settings.modelStore, ...settings.allowedModelRoots].map((root) => expandHome(root, homedir())),
 })
-
-/** As a shell reads `~/`. */
-const underHome = (path: string): string => (/^~(?=\/|$)/.test(path) ? join(homedir(), path.slice(1)) : path)

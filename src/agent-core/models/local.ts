@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { realpath, stat } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, relative, resolve } from 'node:path'
 import { errorCode, ownFailure } from '../util/error-code.ts'
-import { entriesUpTo } from '../util/files.ts'
+import { entriesUpTo, expandHome } from '../util/files.ts'
 import { isBelow } from '../util/is-below.ts'
 import { messageOf } from '../util/message-of.ts'
 import { inOwnTurn } from '../util/turns.ts'
@@ -258,7 +258,7 @@ export class ModelRoots {
 
   constructor({ store, roots, home }: ModelRootsOptions) {
     this.#store = store
-    this.#roots = roots.map((root) => (/^~(?=\/|$)/.test(root) ? join(home, root.slice(1)) : root))
+    this.#roots = roots.map((root) => expandHome(root, home))
   }
 
   /** Whether a Model of the namespace may name the file. Links are followed; what does not exist is judged by the nearest folder above it that does. */

@@ -6,7 +6,7 @@ import { dirname, isAbsolute, join, resolve } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import { errorCode } from '../util/error-code.ts'
-import { hasCode, parseJson } from '../util/files.ts'
+import { expandHome, hasCode, parseJson } from '../util/files.ts'
 import { pause } from '../util/pause.ts'
 import type { Daemon, DaemonAddress, DaemonContent, HoldOptions, InMemory } from './daemon.ts'
 import { answerWithinMs, DaemonHttp, type Answer, type Question } from './daemon-http.ts'
@@ -317,7 +317,7 @@ async function identityOf(folder: string): Promise<string | undefined> {
 export function omlxBasePath(env: NodeJS.ProcessEnv = process.env, home = homedir()): string {
   const moved = join(home, 'Library', 'Application Support', 'oMLX', 'base-path')
   const said = [env['OMLX_BASE_PATH'], textNow(moved)?.trim()].find((one) => one)
-  return said === undefined ? join(home, '.omlx') : resolve(said.replace(/^~(?=\/|$)/, home))
+  return said === undefined ? join(home, '.omlx') : resolve(expandHome(said, home))
 }
 
 /** As any header may have it. */

@@ -16,6 +16,10 @@ export async function readIfThere(file: string, maxBytes = Infinity): Promise<st
   }
 }
 
+/** Reads `~` at the beginning of a path as a shell does. */
+export const expandHome = (path: string, home: string): string =>
+  /^~(?=\/|$)/.test(path) ? join(home, path.slice(1)) : path
+
 const pieceBytes = 64 * 1024
 
 /**
