@@ -15,6 +15,8 @@ export interface Asked<N extends QueryName> {
   readonly isCurrent: boolean
   /** Another answer is on its way, or soon asked for. */
   readonly isAsking: boolean
+  /** Has it asked once more. */
+  readonly again: () => void
 }
 
 interface Kept<N extends QueryName> extends Pick<Asked<N>, 'answer' | 'problem'> {
@@ -31,14 +33,15 @@ interface Kept<N extends QueryName> extends Pick<Asked<N>, 'answer' | 'problem'>
  */
 export function useAnswer<N extends QueryName>(
   query: Extract<QueryInput, { name: N }>,
-  signs: readonly unknown[],
+  signs: readonly unknown[] = [],
 ): Asked<N> {
   const link = useLink()
   const connected = useConnected()
   const [kept, setKept] = useState<Kept<N>>({ answer: undefined, problem: undefined })
+  const [wishes, setWishes] = useState(0)
   const question = useRef<RepeatedQuestion>(undefined)
   const text = JSON.stringify(query)
-  const wish = JSON.stringify([query, signs])
+  const wish = JSON.stringify([query, signs, wishes])
   const ask = useEffectEvent(async (signal: AbortSignal) => {
     try {
       const answer = await link.query<N>(query, signal)
@@ -63,7 +66,8 @@ export function useAnswer<N extends QueryName>(
   }, [link, connected, text])
   useEffect(() => question.current?.ask(), [link, connected, wish])
   const { answer, problem, of, settled } = kept
-  return { answer, problem, isCurrent: of === text, isAsking: connected && settled !== wish }
+  const again = () => setWishes((before) => before + 1)
+  return { answer, problem, isCurrent: of === text, isAsking: connected && settled !== wish, again }
 }
 
 /** How often a person came back to the window: what they did elsewhere may have changed what is there. */

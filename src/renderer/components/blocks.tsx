@@ -49,16 +49,21 @@ export const PlainCard = ({ children }: { readonly children: ReactNode }) => (
   <div className={styles['card']}>{children}</div>
 )
 
+type Fact = readonly [name: string, value: ReactNode]
+
 /** Names and values, side by side. */
-export function Facts({ facts }: { readonly facts: readonly (readonly [name: string, value: ReactNode])[] }) {
+export function Facts({ facts }: { readonly facts: readonly (Fact | false)[] }) {
   return (
     <dl className={styles['facts']}>
-      {facts.map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
+      {facts.map(
+        (fact) =>
+          fact && (
+            <div key={fact[0]}>
+              <dt>{fact[0]}</dt>
+              <dd>{fact[1]}</dd>
+            </div>
+          ),
+      )}
     </dl>
   )
 }

@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useId, useRef } from 'react'
+import { type ReactNode, type RefObject, useEffect, useId, useRef } from 'react'
 import { FieldError } from 'react-aria-components/FieldError'
 import { Input } from 'react-aria-components/Input'
 import { Label } from 'react-aria-components/Label'
@@ -73,6 +73,24 @@ export function TextInput({
     </TextField>
   )
 }
+
+interface FormProps {
+  readonly className?: string | undefined
+  readonly ref?: RefObject<HTMLFormElement | null>
+  readonly onDone: () => void
+  readonly children: ReactNode
+}
+
+/** Fields that a person ends with Return. */
+export const Form = ({ onDone, ...parts }: FormProps) => (
+  <form
+    {...parts}
+    onSubmit={(event) => {
+      event.preventDefault()
+      onDone()
+    }}
+  />
+)
 
 interface FindFieldProps {
   readonly label: string

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'react'
+import { useEffect, useRef } from 'react'
 import { ListBox, ListBoxItem } from 'react-aria-components/ListBox'
 import type { FileChoiceView, FittedModelView, FitVerdict } from '../../contract/fit.ts'
 import { applicationYaml, catalogue } from '../../contract/model-application.ts'
@@ -17,14 +17,14 @@ import {
 import { Banner, BottomBar, Buttons, Card, Folded } from '../components/blocks.tsx'
 import { Button, Command } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
-import { TextInput } from '../components/fields.tsx'
+import { Form, TextInput } from '../components/fields.tsx'
 import { BackGlyph } from '../components/glyph.tsx'
 import { classNames, LongName, Said } from '../components/text.tsx'
 import { contextAt, FitCard } from './fit-card.tsx'
 import { useChosenFocus, useKeptFocus } from '../focus.ts'
 import { modelSigns } from '../model-store.ts'
 import { hasWords } from '../search.ts'
-import { useSnapshot, useTrust, useWindow } from '../store.ts'
+import { useConnected, useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer, useRequest } from '../use-answer.ts'
 import { addWords } from '../words/models.ts'
 import { Answer } from './answer.tsx'
@@ -88,12 +88,12 @@ function useOpenCreated() {
 function AddSource() {
   const addition = useWindow((state) => state.addition)
   const write = useWindow((state) => state.writeAddition)
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const connected = useConnected()
   const { source, chosen, secret } = addition
   const wanted = source.trim()
   const problem = wanted === '' ? undefined : sourceProblem(wanted)
   const wrongSecret = secretProblem(addition)
-  const canLook = !disabled && wanted !== '' && problem === undefined && wrongSecret === undefined && wanted !== chosen
+  const canLook = connected && wanted !== '' && problem === undefined && wrongSecret === undefined && wanted !== chosen
   const look = () => {
     if (canLook) write({ chosen: wanted, contextSize: undefined })
   }
@@ -105,14 +105,7 @@ function AddSource() {
   }
   return (
     <>
-      <form
-        ref={form}
-        className={styles['source']}
-        onSubmit={(event) => {
-          event.preventDefault()
-          look()
-        }}
-      >
+      <Form ref={form} className={styles['source']} onDone={look}>
         <TextInput
           label={addWords.source}
           value={source}
@@ -127,14 +120,9 @@ function AddSource() {
         <Button disabled={!canLook} onPress={press}>
           {addWords.look}
         </Button>
-      </form>
+      </Form>
       {takesSecret(addition) && (
-        <form
-          onSubmit={(event) => {
-            event.preventDefault()
-            look()
-          }}
-        >
+        <Form onDone={look}>
           <TextInput
             label={addWords.secret}
             value={secret}
@@ -142,7 +130,7 @@ function AddSource() {
             help={addWords.secretHelp}
             problem={wrongSecret}
           />
-        </form>
+        </Form>
       )}
       {chosen === undefined && <Offers words={wanted} />}
     </>
@@ -192,9 +180,8 @@ function AskAboutModel({ source }: { readonly source: string }) {
   const memory = useSnapshot((snapshot) => snapshot.memory)
   const services = useSnapshot((snapshot) => snapshot.services)
   const cluster = useSnapshot((snapshot) => snapshot.cluster)
-  const [tries, setTries] = useState(0)
   const names = nameFields(addition, { services, cluster })
-  const { answer, problem, isCurrent } = useAnswer(
+  const { answer, problem, isCurrent, again } = useAnswer(
     {
       name: 'fit',
       source,
@@ -202,7 +189,7 @@ function AskAboutModel({ source }: { readonly source: string }) {
       ...(names.problems.namespace === undefined && { namespace: names.namespace }),
       ...(addition.contextSize !== undefined && { contextSize: addition.contextSize }),
     },
-    [memory?.budgetBytes, memory?.modelsBytes, tries],
+    [memory?.budgetBytes, memory?.modelsBytes],
   )
   const at = answer?.kind === 'model' ? contextAt(answer, { wanted: addition.contextSize, isCurrent }) : undefined
   const choose = (chosen: string) => write({ chosen, contextSize: undefined })
@@ -219,7 +206,7 @@ function AskAboutModel({ source }: { readonly source: string }) {
           </>
         )}
         {problem !== undefined && (
-          <Banner tone="bad" actions={<Button onPress={() => setTries((count) => count + 1)}>{addWords.again}</Button>}>
+          <Banner tone="bad" actions={<Button onPress={again}>{addWords.again}</Button>}>
             <p>{problem}</p>
           </Banner>
         )}

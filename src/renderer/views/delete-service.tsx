@@ -1,4 +1,3 @@
-import { useState } from 'react'
 import type { ServiceView } from '../../contract/service.ts'
 import { Buttons } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'
@@ -51,8 +50,7 @@ interface QuestionProps {
 function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps) {
   const { disabled, ask } = useRequest(deletionOf(uid))
   const service = { namespace, name }
-  const [tries, setTries] = useState(0)
-  const { answer, problem } = useAnswer({ name: 'deletion', service }, [tries])
+  const { answer, problem, again } = useAnswer({ name: 'deletion', service })
   return (
     <>
       <div role="status">
@@ -77,9 +75,7 @@ function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps
             {deleteWords.now(name)}
           </Button>
         )}
-        {answer === undefined && problem !== undefined && (
-          <Button onPress={() => setTries((count) => count + 1)}>{deleteWords.again}</Button>
-        )}
+        {answer === undefined && problem !== undefined && <Button onPress={again}>{deleteWords.again}</Button>}
         <Button takesFocus onPress={onAnswer}>
           {deleteWords.keep}
         </Button>

@@ -27,9 +27,7 @@ const about = 'doctor'
 
 /** What the doctor finds: first what is to be mended, each with its buttons, then all that is in order. */
 export function Help() {
-  const [looks, setLooks] = useState(0)
-  const look = () => setLooks((count) => count + 1)
-  const { answer: report, problem, isAsking: isLooking } = useAnswer({ name: 'doctor' }, [looks])
+  const { answer: report, problem, isAsking: isLooking, again: look } = useAnswer({ name: 'doctor' })
   const findings = report?.findings ?? []
   const toMend = findings.filter(({ verdict }) => verdict === 'fail' || verdict === 'warn').toSorted(failuresFirst)
   const others = findings.filter((finding) => !toMend.includes(finding))

@@ -6,7 +6,7 @@ import { isWritten } from '../addition.ts'
 import { Note, ViewPage } from '../components/blocks.tsx'
 import { Button, SureButton } from '../components/buttons.tsx'
 import { ProgressBar } from '../components/charts.tsx'
-import { TextInput } from '../components/fields.tsx'
+import { Form, TextInput } from '../components/fields.tsx'
 import { Age, LongName, Said, Sentence } from '../components/text.tsx'
 import { modelSigns, type Removal, removalOf } from '../model-store.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
@@ -57,24 +57,17 @@ function PullModel() {
   const [source, setSource] = useState('')
   const { pending, disabled, ask } = useRequest('pull')
   const wanted = source.trim()
+  const pull = () => {
+    if (wanted !== '' && !pending && !disabled) void ask({ name: 'pullModel', source: wanted })
+  }
   return (
     <>
-      <form
-        className={styles['pull']}
-        onSubmit={(event) => {
-          event.preventDefault()
-          if (wanted !== '' && !pending && !disabled) void ask({ name: 'pullModel', source: wanted })
-        }}
-      >
+      <Form className={styles['pull']} onDone={pull}>
         <TextInput label={modelWords.pull} value={source} onChange={setSource} placeholder={modelWords.sourceHint} />
-        <Button
-          disabled={disabled || wanted === ''}
-          pending={pending}
-          onPress={() => void ask({ name: 'pullModel', source: wanted })}
-        >
+        <Button disabled={disabled || wanted === ''} pending={pending} onPress={pull}>
           {modelWords.pullNow}
         </Button>
-      </form>
+      </Form>
       <Answer about="pull" />
     </>
   )

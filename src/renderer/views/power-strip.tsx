@@ -78,7 +78,7 @@ export function TurnOnPower() {
 
 /** What a page cannot do itself depends on what is set to measure, which the snapshot does not tell while power is off. */
 function How() {
-  const { answer, problem } = useAnswer({ name: 'settings' }, [])
+  const { answer, problem } = useAnswer({ name: 'settings' })
   const source = answer?.settings.find(({ name }) => name === 'powerSource')?.value
   return (
     <div className={styles['how']}>

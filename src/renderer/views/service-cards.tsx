@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react'
 import { addressAndPort } from '../../contract/addresses.ts'
-import type { CrashView, RuntimeFigures, ServiceMemory, ServiceView } from '../../contract/service.ts'
+import type { CrashView, RuntimeFigures, ServiceFigures, ServiceMemory, ServiceView } from '../../contract/service.ts'
 import { Banner, Card, Facts, Folded } from '../components/blocks.tsx'
 import { Command, CommandText, CopyButton } from '../components/buttons.tsx'
 import { ErrorGlyph, WarningGlyph } from '../components/glyph.tsx'
@@ -37,30 +37,14 @@ export function Crash({ service, crash }: CrashProps) {
       </h3>
       {firstError !== undefined && <pre className={styles['error']}>{firstError}</pre>}
       <Said text={guess ?? message} />
-      <dl className={styles['facts']}>
-        <div>
-          <dt>{crashWords.how}</dt>
-          <dd>{crashWords.end(crash)}</dd>
-        </div>
-        <div>
-          <dt>{crashWords.when}</dt>
-          <dd>
-            <Age since={at} words={timeWords.ago} />
-          </dd>
-        </div>
-        <div>
-          <dt>{crashWords.memory}</dt>
-          <dd>{crashWords.held(crash)}</dd>
-        </div>
-        {retryAt !== undefined && (
-          <div>
-            <dt>{crashWords.nextAttempt}</dt>
-            <dd>
-              <Until at={retryAt} />
-            </dd>
-          </div>
-        )}
-      </dl>
+      <Facts
+        facts={[
+          [crashWords.how, crashWords.end(crash)],
+          [crashWords.when, <Age key="when" since={at} words={timeWords.ago} />],
+          [crashWords.memory, crashWords.held(crash)],
+          retryAt !== undefined && [crashWords.nextAttempt, <Until key="next" at={retryAt} />],
+        ]}
+      />
       <LastLines service={service} crash={crash} />
     </section>
   )
@@ -126,35 +110,18 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
       <Facts
         facts={[
           [addressWords.pods, url === undefined ? addressWords.notPublished : <CopyUrl url={url} />],
-          ...(address === undefined || port === undefined
-            ? []
-            : [
-                [
-                  addressWords.published,
-                  <CopyUrl key="published" url={`http://${addressAndPort(address, port)}`} />,
-                ] as const,
-              ]),
+          address !== undefined &&
+            port !== undefined && [
+              addressWords.published,
+              <CopyUrl key="published" url={`http://${addressAndPort(address, port)}`} />,
+            ],
           [addressWords.here, local === undefined ? addressWords.notRunning : <CopyUrl url={local} />],
-          ...(server === undefined || server === local
-            ? []
-            : [[addressWords.server, <CopyUrl key="server" url={server} />] as const]),
-          ...(local === undefined || proxy === undefined
-            ? []
-            : [[addressWords.clients, addressWords.from(clients)] as const]),
-          ...(url === undefined
-            ? []
-            : [
-                [
-                  addressWords.reached,
-                  reachedFrom === undefined ? (
-                    addressWords.nobodyYet
-                  ) : (
-                    <span key="reached">
-                      <Age since={reachedFrom.at} words={(age) => addressWords.reachedFrom(reachedFrom.address, age)} />
-                    </span>
-                  ),
-                ] as const,
-              ]),
+          server !== undefined && server !== local && [addressWords.server, <CopyUrl key="server" url={server} />],
+          local !== undefined && proxy !== undefined && [addressWords.clients, addressWords.from(clients)],
+          url !== undefined && [
+            addressWords.reached,
+            reachedFrom ? <Reached from={reachedFrom} /> : addressWords.nobodyYet,
+          ],
         ]}
       />
       {url !== undefined && (
@@ -164,6 +131,10 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
     </Card>
   )
 }
+
+const Reached = ({ from: { at, address } }: { readonly from: NonNullable<ServiceFigures['reachedFrom']> }) => (
+  <Age since={at} words={(age) => addressWords.reachedFrom(address, age)} />
+)
 
 export const CopyUrl = ({ url }: { readonly url: string }) => (
   <CopyButton text={url} label={addressWords.copy(url)}>
@@ -182,16 +153,14 @@ export function ServiceMemoryCard({ service: { uid, memory } }: { readonly servi
         facts={[
           [estimateWords.measured, memoryWords.size(footprint)],
           [estimateWords.estimated, memoryWords.size(memory?.needBytes)],
-          ...(counted === undefined ? [] : [[estimateWords.counted, memoryWords.size(counted)] as const]),
+          counted !== undefined && [estimateWords.counted, memoryWords.size(counted)],
         ]}
       />
       {counted !== undefined && <Said look="quiet" text={estimateWords.whyCounted} />}
       {memory?.items !== undefined && <Items items={memory.items} />}
       {memory?.guess !== undefined && <Said look="quiet" text={memory.guess} />}
       {memory?.notes?.map((note) => (
-        <p key={note} className={styles['serviceMemoryNote']}>
-          {note}
-        </p>
+        <Said key={note} look="quiet" text={note} />
       ))}
     </Card>
   )
@@ -267,8 +236,8 @@ function Conditions({ of, signs }: NewsProps) {
   if (answer === undefined && problem === undefined) return null
   return (
     <Card title={newsWords.conditions}>
-      {problem !== undefined && <p className={styles['serviceNewsNote']}>{problem}</p>}
-      {answer?.conditions.length === 0 && <p className={styles['serviceNewsNote']}>{newsWords.noConditions}</p>}
+      {problem !== undefined && <Said look="small" text={problem} />}
+      {answer?.conditions.length === 0 && <Said look="small" text={newsWords.noConditions} />}
       <ul className={styles['list']}>
         {answer?.conditions.map(({ type, status, reason, message, since }) => (
           <Item
@@ -290,8 +259,8 @@ function Events({ of, signs }: NewsProps) {
   if (answer === undefined && problem === undefined) return null
   return (
     <Card title={newsWords.events}>
-      {problem !== undefined && <p className={styles['serviceNewsNote']}>{problem}</p>}
-      {answer?.events.length === 0 && <p className={styles['serviceNewsNote']}>{newsWords.noEvents}</p>}
+      {problem !== undefined && <Said look="small" text={problem} />}
+      {answer?.events.length === 0 && <Said look="small" text={newsWords.noEvents} />}
       <ul className={styles['list']}>
         {answer?.events.map((event, index) => (
           <Item
@@ -305,7 +274,7 @@ function Events({ of, signs }: NewsProps) {
           </Item>
         ))}
       </ul>
-      {answer?.hasMore === true && <p className={styles['serviceNewsNote']}>{newsWords.more(shownEvents)}</p>}
+      {answer?.hasMore === true && <Said look="small" text={newsWords.more(shownEvents)} />}
     </Card>
   )
 }

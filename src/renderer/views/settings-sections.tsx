@@ -5,7 +5,7 @@ import type { PowerRuleView } from '../../contract/power.ts'
 import type { Answer as AnswerOf } from '../../contract/queries.ts'
 import { Buttons, Folded } from '../components/blocks.tsx'
 import { Button, Command, SureButton } from '../components/buttons.tsx'
-import { TextInput } from '../components/fields.tsx'
+import { Form, TextInput } from '../components/fields.tsx'
 import { Said, Sentence } from '../components/text.tsx'
 import { useKeptFocus } from '../focus.ts'
 import type { SettingPart } from '../settings-draft.ts'
@@ -151,13 +151,7 @@ function OtherAddress() {
     if (isRight && !pending && !disabled) void ask({ name: 'setHostAddress', address })
   }
   return (
-    <form
-      className={styles['written']}
-      onSubmit={(event) => {
-        event.preventDefault()
-        use()
-      }}
-    >
+    <Form className={styles['written']} onDone={use}>
       <TextInput
         id="hostAddress"
         label={placeWords.otherAddress}
@@ -175,7 +169,7 @@ function OtherAddress() {
           </Button>
         }
       />
-    </form>
+    </Form>
   )
 }
 
@@ -222,8 +216,7 @@ export function SettingsModels() {
 function HubLogin() {
   const revision = useSnapshot((snapshot) => snapshot.settingsRevision)
   const app = useApp()
-  const [changes, setChanges] = useState(0)
-  const { answer, problem } = useAnswer({ name: 'hubLogin' }, [revision, changes])
+  const { answer, problem, again } = useAnswer({ name: 'hubLogin' }, [revision])
   return (
     <Place id="hubToken" problem={problem}>
       {answer !== undefined && (
@@ -239,7 +232,7 @@ function HubLogin() {
           <Command text={hubLoginWords.command} copyLabel={hubLoginWords.copyCommand} />
         </>
       ) : (
-        <KeptToken app={app} login={answer} onChange={() => setChanges((before) => before + 1)} />
+        <KeptToken app={app} login={answer} onChange={again} />
       )}
     </Place>
   )
@@ -285,13 +278,7 @@ function KeptToken({ app, login, onChange }: KeptTokenProps) {
       </div>
       {problem !== undefined && <p role="alert">{problem}</p>}
       {isHere && hubToken !== 'unavailable' && (
-        <form
-          className={styles['written']}
-          onSubmit={(event) => {
-            event.preventDefault()
-            keep()
-          }}
-        >
+        <Form className={styles['written']} onDone={keep}>
           <TextInput
             isSecret
             label={appWords.token}
@@ -304,7 +291,7 @@ function KeptToken({ app, login, onChange }: KeptTokenProps) {
               </Button>
             }
           />
-        </form>
+        </Form>
       )}
       {isHere && (hubToken === 'kept' || hubToken === 'unreadable') && (
         <div>
@@ -327,8 +314,7 @@ function KeptToken({ app, login, onChange }: KeptTokenProps) {
 /** The rule that sudo needs for powermetrics: how it stands, and all that it says, before it is installed. */
 export function SettingsPower() {
   const power = useSnapshot((snapshot) => snapshot.power?.state)
-  const [changes, setChanges] = useState(0)
-  const { answer, problem } = useAnswer({ name: 'powerRule' }, [power, changes, useReturns()])
+  const { answer, problem, again } = useAnswer({ name: 'powerRule' }, [power, useReturns()])
   return (
     <Place id="powerRule" problem={problem}>
       {answer !== undefined && (
@@ -342,7 +328,7 @@ export function SettingsPower() {
                 <Said look="small" text={powerRuleWords.file(answer.file)} />
                 <Command text={answer.rule} label={powerRuleWords.label} copyLabel={powerRuleWords.copyRule} />
               </Folded>
-              <ChangeRule state={answer.state} onChange={() => setChanges((before) => before + 1)} />
+              <ChangeRule state={answer.state} onChange={again} />
             </>
           )}
         </>
