@@ -18,7 +18,7 @@ export const updateScenes = {
     app: { update: { step: 'available', version, bytes: 98e6 } },
   },
   'update-downloading': {
-    says: ['41.0 MB of 98.0 MB (42 %), 8.2 MB/s.', 'Cancel download'],
+    says: ['41.0 MB of 98.0 MB (41 %), 8.2 MB/s.', 'Cancel download'],
     ...inSettings,
     app: { update: { step: 'downloading', version, doneBytes: 41e6, totalBytes: 98e6, bytesPerSecond: 8.2e6 } },
   },
