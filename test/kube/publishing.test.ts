@@ -688,10 +688,13 @@ describe('publishing when the cluster misbehaves', () => {
       const stalled = sim.faults.add({ on: { resource, verb: ['create', 'patch'] }, fault: { kind: 'stall' } })
       const writes = [agent.publisher.publish(target, server), agent.publisher.ensureService(target)]
       await eventually(() => stalled.hits > 0)
+      let areAnswered = false
+      const answered = Promise.allSettled(writes).then(() => (areAnswered = true))
       const withdrawn = agent.publisher.withdraw(target)
-      await eventually(() => agent.publisher.observe(target).published?.ready === false, { timeoutMs: 5_000 })
+      await eventually(() => agent.publisher.observe(target).published?.ready === false)
+      expect(areAnswered).toBe(false)
       await agent.publisher[Symbol.asyncDispose]()
-      await Promise.allSettled([...writes, withdrawn])
+      await Promise.allSettled([answered, withdrawn])
     },
   )
 

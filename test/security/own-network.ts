@@ -59,7 +59,7 @@ async function fetches(source: string, allowedDownloadHosts: readonly string[] =
   models.start()
   const request = { namespace: 'default', name: `m${attempts.length}`, source }
   // A host that is filtered never answers.
-  const signal = AbortSignal.timeout(5_000)
+  const signal = AbortSignal.timeout(30_000)
   const { reason, message } = await models.ensure(request, { signal }).then(
     () => ({ reason: 'fetched', message: '' }),
     (error: unknown) => (error instanceof ModelError ? error : { reason: 'none', message: messageOf(error) }),

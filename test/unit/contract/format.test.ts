@@ -1,5 +1,3 @@
-import { globSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import {
   formatBytes,
@@ -70,21 +68,4 @@ test('times are of 24 hours, and the day is named where it is another one', () =
     formatMoment(new Date(2026, 0, 2, 14, 5), now),
     formatMoment(new Date(2026, 0, 1, 23, 59), now),
   ]).toEqual(['00:05', 'Friday 2 January', '14:05', '1 January, 23:59'])
-})
-
-/** Where numbers are written for programs: drawings, settings, metrics. */
-const forPrograms: ReadonlySet<string> = new Set([
-  'contract/format.ts',
-  'renderer/gauges.ts',
-  'renderer/views/fit-card.tsx',
-  'renderer/views/memory-bar.tsx',
-  'renderer/views/settings.tsx',
-])
-
-test('nothing else writes a number for people in a way of its own', () => {
-  const source = join(import.meta.dirname, '../../../src')
-  const found = globSync('**/*.{ts,tsx}', { cwd: source })
-    .filter((name) => !forPrograms.has(name))
-    .filter((name) => /\.to(Locale(Date|Time)?String|Fixed|Precision)\(/.test(readFileSync(join(source, name), 'utf8')))
-  expect(found).toEqual([])
 })

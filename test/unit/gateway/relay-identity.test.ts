@@ -100,8 +100,11 @@ describe('what cannot be used is told, and left as it is', () => {
   const other = generateKeyPairSync('ec', { namedCurve: 'prime256v1' }).privateKey
   test.each<[string, () => Promise<unknown>, RegExp]>([
     ['a key that its group may read', () => chmod(keyFile(), 0o640), /other users have access to ingress-key\.pem/],
+    ['a key that others may write', () => chmod(keyFile(), 0o602), /other users have access to ingress-key\.pem/],
     ['no key', () => rm(keyFile()), /ingress-key\.pem is missing/],
+    ['no certificate', () => rm(certificateFile()), /ingress-cert\.pem is missing/],
     ['half a certificate', () => truncate(certificateFile(), 200), /ingress-cert\.pem holds no certificate in PEM/],
+    ['an empty certificate', () => truncate(certificateFile()), /ingress-cert\.pem holds no certificate in PEM/],
     ['half a key', () => truncate(keyFile(), 100), /ingress-key\.pem holds no private key in PEM/],
     [
       'the key of another certificate',

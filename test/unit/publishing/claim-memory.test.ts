@@ -8,36 +8,6 @@ const ours = sliceOf(publication)
 const told = stateOf(publication)
 const last = { uid: ours.metadata.uid, epoch: 3, heartbeat: publication.heartbeat }
 
-test('what a webhook makes of each of our writes is put right three times in 30 s', () => {
-  const clock = { now: 1_000_000 }
-  const memory = memoryAt(clock)
-  const seen = () => memory.judge({ slice: ours, silentMs: 0, isEdited: () => true }, target)
-  const writtenAndChanged = () => {
-    memory.writing(told)
-    memory.wrote(told, last)
-    return seen()
-  }
-  for (let write = 1; write <= 3; write += 1) expect(writtenAndChanged()).toEqual({ kind: 'ours', epoch: 3 })
-  expect(writtenAndChanged()).toMatchObject({ mendInMs: 30_000 })
-  clock.now += 30_000
-  expect(seen()).toEqual({ kind: 'ours', epoch: 3 })
-})
-
-test('a slice that no agent holds is withdrawn at once, and later where something makes it ready again and again', () => {
-  const clock = { now: 1_000_000 }
-  const memory = memoryAt(clock)
-  const unheld = sliceOf({ ...publication, claim: undefined })
-  const madeReady = () => memory.judge({ slice: unheld, silentMs: 0, isEdited: () => false }, target)
-  for (let time = 1; time <= 4; time += 1) {
-    expect(madeReady()).toMatchObject({ kind: 'dead', ready: true })
-    expect(madeReady()).not.toHaveProperty('mendInMs')
-    memory.withdrewUnheld()
-  }
-  expect(madeReady()).toMatchObject({ kind: 'dead', mendInMs: 30_000 })
-  clock.now += 30_000
-  expect(madeReady()).not.toHaveProperty('mendInMs')
-})
-
 test('a slice that is gone is for ten seconds its holder’s to post again, and nobody’s for an object that was made again', () => {
   const clock = { now: 1_000_000 }
   const memory = memoryAt(clock)
