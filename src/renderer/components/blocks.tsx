@@ -14,9 +14,7 @@ interface ViewPageProps {
 export function ViewPage({ id, title, children }: ViewPageProps) {
   return (
     <section className={styles['view']} aria-labelledby={id}>
-      <h2 id={id} className={styles['title']}>
-        {title}
-      </h2>
+      <h2 id={id}>{title}</h2>
       {children}
     </section>
   )

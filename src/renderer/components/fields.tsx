@@ -8,7 +8,7 @@ import { Text } from 'react-aria-components/Text'
 import { TextField } from 'react-aria-components/TextField'
 import { ToggleButton } from 'react-aria-components/ToggleButton'
 import { ToggleButtonGroup } from 'react-aria-components/ToggleButtonGroup'
-import { classNames, Sentence } from './text.tsx'
+import { classNames, Said, Sentence } from './text.tsx'
 import styles from './fields.module.css'
 
 interface TextInputProps {
@@ -24,7 +24,6 @@ interface TextInputProps {
   /** What is wrong with the text; it stands at the field. */
   readonly problem?: string | undefined
   readonly placeholder?: string
-  readonly disabled?: boolean
   /** Nobody may read what is written. */
   readonly isSecret?: boolean
   /** After the text, in its line. */
@@ -41,7 +40,6 @@ export function TextInput({
   help,
   problem,
   placeholder,
-  disabled = false,
   isSecret = false,
   beside,
 }: TextInputProps) {
@@ -52,7 +50,6 @@ export function TextInput({
       value={value}
       onChange={onChange}
       {...(onBlur && { onBlur })}
-      isDisabled={disabled}
       type={isSecret ? 'password' : 'text'}
       isInvalid={problem !== undefined}
       validationBehavior="aria"
@@ -118,67 +115,43 @@ export function FindField({ label, placeholder, text, onChange }: FindFieldProps
   )
 }
 
-interface ChoiceProps<T extends string> {
-  /** What is chosen, in words. */
-  readonly label: string
-  readonly options: readonly T[]
-  readonly words: Readonly<Record<T, string>>
-  /** None of them = nothing is chosen yet. */
-  readonly value: string
-  readonly onChange: (value: T) => void
-  /** Id of what says more about it. */
-  readonly describedBy?: string
-}
-
-/** One of a few, all of which are seen. */
-export function Choice<T extends string>({ label, options, words, value, onChange, describedBy }: ChoiceProps<T>) {
-  return (
-    <ToggleButtonGroup
-      className={classNames(styles['choice'])}
-      aria-label={label}
-      {...(describedBy !== undefined && { 'aria-describedby': describedBy })}
-      disallowEmptySelection
-      selectedKeys={[value]}
-      onSelectionChange={(keys) => {
-        const chosen = options.find((option) => keys.has(option))
-        if (chosen !== undefined) onChange(chosen)
-      }}
-    >
-      {options.map((option) => (
-        <ToggleButton key={option} id={option} className={classNames(styles['option'])}>
-          {words[option]}
-        </ToggleButton>
-      ))}
-    </ToggleButtonGroup>
-  )
-}
-
 interface ChoiceRowProps<T extends string> {
   readonly title: string
   readonly help: string
+  /** Of what can be chosen, by its value. */
   readonly words: Readonly<Record<T, string>>
   /** None of them = nothing is chosen yet. */
   readonly value: string
   readonly onChange: (value: T) => void
 }
 
-/** One of a few with its title, and below it what it does. */
+/** One of a few, all of which are seen, with its title, and below it what it does. */
 export function ChoiceRow<T extends string>({ title, help, words, value, onChange }: ChoiceRowProps<T>) {
   const helpId = useId()
+  const options = Object.keys(words) as T[]
   return (
     <div className={styles['row']}>
       <p className={styles['title']}>{title}</p>
-      <Choice
-        label={title}
-        options={Object.keys(words) as T[]}
-        words={words}
-        value={value}
-        onChange={onChange}
-        describedBy={helpId}
-      />
-      <p id={helpId} className={styles['choiceRowHelp']}>
-        <Sentence text={help} />
-      </p>
+      <ToggleButtonGroup
+        className={classNames(styles['choice'])}
+        aria-label={title}
+        aria-describedby={helpId}
+        disallowEmptySelection
+        selectedKeys={[value]}
+        onSelectionChange={(keys) => {
+          const chosen = options.find((option) => keys.has(option))
+          if (chosen !== undefined) onChange(chosen)
+        }}
+      >
+        {options.map((option) => (
+          <ToggleButton key={option} id={option} className={classNames(styles['option'])}>
+            {words[option]}
+          </ToggleButton>
+        ))}
+      </ToggleButtonGroup>
+      <div id={helpId}>
+        <Said look="small" text={help} />
+      </div>
     </div>
   )
 }
@@ -214,11 +187,10 @@ interface SliderProps {
   /** With its unit, as it is read out. */
   readonly text: string
   readonly onChange: (value: number) => void
-  readonly disabled?: boolean
 }
 
 /** One of several numbers, each as far from the next whatever lies between them. */
-export function Slider({ label, stops, value, text, onChange, disabled = false }: SliderProps) {
+export function Slider({ label, stops, value, text, onChange }: SliderProps) {
   const id = useId()
   const index = Math.max(
     0,
@@ -241,7 +213,6 @@ export function Slider({ label, stops, value, text, onChange, disabled = false }
         step={1}
         value={index}
         aria-valuetext={text}
-        disabled={disabled}
         onChange={({ currentTarget }) => {
           const stop = stops[currentTarget.valueAsNumber]
           if (stop !== undefined) onChange(stop)

@@ -61,7 +61,7 @@ export function AddModel() {
           {addWords.startOver}
         </Button>
       </div>
-      <h2 id="add-model" className={styles['title']} ref={heading} tabIndex={-1}>
+      <h2 id="add-model" ref={heading} tabIndex={-1}>
         {addWords.title}
       </h2>
       <AddSource />

@@ -86,7 +86,7 @@ function NotConnected({ connection }: { readonly connection: Connection }) {
     return (
       <main className={styles['page']}>
         <Spinner />
-        <h1 className={styles['title']}>{connectionWords.connecting}</h1>
+        <h1>{connectionWords.connecting}</h1>
       </main>
     )
   }
@@ -94,9 +94,7 @@ function NotConnected({ connection }: { readonly connection: Connection }) {
     <main className={styles['page']}>
       <ErrorGlyph />
       <div role="alert">
-        <h1 className={styles['title']}>
-          {connection.state === 'gone' ? connectionWords.noAgent : connectionWords.noAccess}
-        </h1>
+        <h1>{connection.state === 'gone' ? connectionWords.noAgent : connectionWords.noAccess}</h1>
         <Said text={connection.message} />
       </div>
       {connection.state === 'gone' && (

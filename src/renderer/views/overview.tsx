@@ -95,7 +95,7 @@ function NoServices() {
   if (cluster.state !== 'live') return <p className={styles['unknown']}>{noServiceWords.unknown}</p>
   return (
     <div className={styles['empty']}>
-      <h2 className={styles['title']}>{noServiceWords.title}</h2>
+      <h2>{noServiceWords.title}</h2>
       <p>
         {noServiceWords.where(cluster.namespace)} <code>{noServiceWords.accelerator}</code>.
       </p>
