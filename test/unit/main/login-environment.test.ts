@@ -145,7 +145,7 @@ describe('the environment of the login shell', () => {
         problem: expect.stringMatching(why) as unknown,
         rest: {},
       })
-      expect(problem).toMatch(/Run `\S+ -ilc env` in Terminal, .*start Metalbar again\.$/)
+      expect(problem).toMatch(/Run `\S+ -ilc env` in Terminal to see why, and start Metalbar again\.$/)
     },
   )
 

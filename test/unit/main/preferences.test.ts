@@ -11,14 +11,15 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const host = { platform: 'darwin', env: {}, homeDir: '/home/me' } as const
 
-test('without any file the app starts its agent as metal-agent without flags does, but for the format of its log', async () => {
+test('without any file the app starts its agent as metal-agent without flags does, but for its log', async () => {
   await using folder = await temporaryFolder()
   const places = { stateDir: folder.dir, modelStore: defaultModelStore(host.platform, host.env, host.homeDir) }
   const withoutFlags = parseRunArguments([], places, '/')
   const start = await readStartSettings({ stateDir: folder.dir, ...host })
   if (withoutFlags.kind !== 'run' || !start.ok) throw new Error('no settings')
   const startFile = { path: path.join(folder.dir, 'start-settings.json'), states: [] }
-  expect(start.settings).toEqual({ ...withoutFlags.settings, startFile })
+  const logFile = path.join(folder.dir, 'metalbar.log')
+  expect(start.settings).toEqual({ ...withoutFlags.settings, startFile, logFile })
   expect(await readPreferences(folder.dir)).toEqual({ ok: true, preferences: defaultPreferences })
 })
 
