@@ -1,6 +1,5 @@
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { fitted, type FoundModel, sizedLook } from '../agent-core/api/fit.ts'
 import { resolveBudget, parseRecommendedWorkingSet } from '../agent-core/memory/budget.ts'
 import { type MemoryItems, itemNames } from '../agent-core/memory/estimate/items.ts'
@@ -98,12 +97,12 @@ async function answered(given: string, options: FitOptions, io: CliIo): Promise<
 
 /** The path of what is on this machine; undefined for a source. Throws VerbError for what is neither. */
 async function fileOf(given: string, { cwd }: CliIo): Promise<string | undefined> {
+  const source = parseModelSource(sourceOfModel(given))
   const isAddress = /^[a-z][a-z0-9+.-]*:/i.test(given)
-  if (isAddress && !given.startsWith('file:')) return undefined
-  const file = isAddress ? fileURLToPath(given) : path.resolve(cwd, given)
+  if (isAddress && source.kind !== 'local') return undefined
+  const file = path.resolve(cwd, source.kind === 'local' ? source.path : given)
   if ((await stat(file).catch(() => undefined)) !== undefined) return file
-  const { kind } = parseModelSource(sourceOfModel(given))
-  if (kind !== 'unsupported' && kind !== 'local') return undefined
+  if (source.kind !== 'unsupported' && source.kind !== 'local') return undefined
   throw new VerbError(`There is no file or folder ${given}: give a path, or a source such as hf://owner/name.`)
 }
 

@@ -124,6 +124,7 @@ test('of a repository on the Hub the file is chosen as for a Model, and only its
 
 test.each([
   ['nothing', 2, /^metal-agent: There is no file or folder nothing: give a path, .*\n$/],
+  ['file://models/x.gguf', 2, /^metal-agent: file:\/\/models\/x.gguf names the machine models: .*\n$/],
   ['pvc://claim/model.gguf', 2, /^metal-agent: pvc:\/\/claim\/model.gguf is a volume inside the cluster/],
   ['text.gguf', 1, /^metal-agent: .*text\.gguf .*GGUF.*\n$/],
 ])('%s is refused in one sentence', async (given, exitCode, stderr) => {
