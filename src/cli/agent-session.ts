@@ -1,5 +1,5 @@
 import path from 'node:path'
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { z } from 'zod'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { LinkError, type AgentLink } from '../contract/client.ts'
@@ -145,6 +145,18 @@ export function agentVerb(name: string, description: string, context: VerbContex
     .description(description)
     .option('--json', 'print the answer as JSON')
     .option('--state-dir <folder>', 'state folder of the agent', context.defaultStateDir)
+}
+
+/** An option that counts something: its reader throws VerbError. */
+export function countOption(flags: string, description: string, most = 999_999_999): Option {
+  const option = new Option(flags, description)
+  return option.argParser((text) => {
+    const count = /^\d{1,9}$/.test(text) ? Number(text) : 0
+    if (count >= 1 && count <= most) return count
+    throw new VerbError(
+      `${option.long ?? flags} must be a whole number from 1 to ${most}, not ${JSON.stringify(text)}.`,
+    )
+  })
 }
 
 /** The namespace of the service that a verb names, as kubectl takes it. */

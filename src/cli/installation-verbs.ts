@@ -1,8 +1,9 @@
 import path from 'node:path'
 import { Command, Option } from 'commander'
 import { z } from 'zod'
+import { mostSlots, mostTokens } from '../contract/names.ts'
 import { traceKinds, type TraceKind } from '../contract/uninstall.ts'
-import { group, VerbError, type VerbContext } from './agent-session.ts'
+import { countOption, group, VerbError, type VerbContext } from './agent-session.ts'
 import type { CliIo } from './io.ts'
 
 const installGiven = z.object({
@@ -41,10 +42,7 @@ function variable(text: string): [string, string] {
 const headlessGiven = z.object({
   json: z.boolean().default(false),
   follow: z.boolean().default(false),
-  lines: z.coerce
-    .number()
-    .refine((count) => Number.isInteger(count) && count >= 1 && count <= 100_000)
-    .default(200),
+  lines: z.number().default(200),
 })
 
 /** What `install` made, after it was made. */
@@ -65,12 +63,10 @@ export function headlessVerb({ io, end }: VerbContext): Command {
   const logs = new Command('logs')
     .description("print the service's own log")
     .option('-f, --follow', 'keep printing new lines')
-    .option('-n, --lines <count>', 'how many lines', '200')
+    .addOption(countOption('-n, --lines <count>', 'how many lines', 100_000).default(200))
     .action(async (options: unknown) => {
-      const parsed = headlessGiven.safeParse(options)
-      if (!parsed.success) throw new VerbError('--lines wants a whole number from 1 to 100000.')
       const { logs: print } = await import('./service/service.ts')
-      end(await print(io, parsed.data))
+      end(await print(io, headlessGiven.parse(options)))
     })
   return group('service', 'show or restart the service that install made, or print its log', [status, restart, logs])
 }
@@ -192,18 +188,11 @@ function onlyOnMacs({ platform }: CliIo): void {
   if (platform !== 'darwin') throw new VerbError('Power is read from powermetrics, which only macOS has.')
 }
 
-const count = (option: string) =>
-  z
-    .string()
-    .regex(/^\d{1,9}$/, `${option} must be a whole number`)
-    .transform(Number)
-    .optional()
-
 const fitOptions = z
   .object({
     json: z.boolean().default(false),
-    context: count('--context'),
-    slots: count('--slots'),
+    context: z.number().optional(),
+    slots: z.number().optional(),
     kv: z
       .string()
       .regex(/^[a-z0-9_]+$/i, '--kv must be a cache type such as q8_0')
@@ -222,8 +211,8 @@ export function fitVerb({ io, end, defaultStateDir }: VerbContext): Command {
       'tell whether a model fits on this machine, and what would make it fit; uses the settings and models of the running agent, if there is one',
     )
     .argument('<model>', 'a GGUF file, an MLX folder, or a source such as hf://owner/name')
-    .option('--context <tokens>', 'context size in tokens; default: 2048, as for the agent')
-    .option('--slots <number>', 'requests at once; default: what llama-server chooses')
+    .addOption(countOption('--context <tokens>', 'context size in tokens; default: 2048, as for the agent', mostTokens))
+    .addOption(countOption('--slots <number>', 'requests at once; default: what llama-server chooses', mostSlots))
     .option('--kv <type>', 'type of the KV cache; default: f16')
     .option('--source-secret <name>', 'Secret whose Hugging Face token opens a private source; needs a running agent')
     .option(

@@ -6,10 +6,12 @@ import { cleanText } from '../contract/clean-text.ts'
 import { formatByteRate, formatBytes, formatSpan } from '../contract/format.ts'
 import { applicationYaml, inCatalogue, modelApplication, type ModelApplication } from '../contract/model-application.ts'
 import type { DownloadView, StoredModelView } from '../contract/models.ts'
+import { mostSlots, mostTokens } from '../contract/names.ts'
 import { percentOf, type Progress, timeLeftOf } from '../contract/service.ts'
 import type { AgentClient } from '../serve/client/agent-client.ts'
 import {
   agentVerb,
+  countOption,
   group,
   ifAgentRuns,
   run,
@@ -180,15 +182,13 @@ async function pruneModels(agent: AgentClient, { yes, io, json }: Answering & { 
   return result.outcome === 'done' ? exitCodes.done : exitCodes.failed
 }
 
-const count = z.coerce.number().optional()
-
 const addOptions = z.object({
   name: z.string().optional(),
   namespace: z.string().optional(),
   quantization: z.string().optional(),
   sourceSecret: z.string().optional(),
-  context: count,
-  slots: count,
+  context: z.number().optional(),
+  slots: z.number().optional(),
   yaml: z.boolean().default(false),
 })
 
@@ -207,8 +207,8 @@ export function addVerb(context: VerbContext): Command {
     .option('-n, --namespace <namespace>', 'namespace; default: the one that the agent watches, or default')
     .option('--quantization <name>', 'quantization to take from a repository, such as Q4_K_M')
     .option('--source-secret <name>', 'Secret of the namespace whose Hugging Face token opens a private source')
-    .option('--context <tokens>', 'context size in tokens; default: that of the agent')
-    .option('--slots <number>', 'requests at once')
+    .addOption(countOption('--context <tokens>', 'context size in tokens; default: that of the agent', mostTokens))
+    .addOption(countOption('--slots <number>', 'requests at once', mostSlots))
     .option('--yaml', 'only print the YAML that would be applied')
     .action((source: string, options: unknown) => add(context, source, options))
 }

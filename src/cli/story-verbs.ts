@@ -7,6 +7,7 @@ import { maxLogLines, type LogChunk, type LogCursor } from '../contract/log.ts'
 import { maxPage } from '../contract/queries.ts'
 import {
   agentVerb,
+  countOption,
   namespaceIn,
   namespaceOption,
   run,
@@ -16,15 +17,14 @@ import {
 } from './agent-session.ts'
 import { columns, type CliIo } from './io.ts'
 
-const pageOptions = z.object({ limit: z.coerce.number().int().min(1).max(maxPage).default(50) })
-const limitOption = ['--limit <count>', `how many, at most ${maxPage}`, '50'] as const
+const pageOptions = z.object({ limit: z.number() })
 
 /** What happened here. */
 export function historyVerb(context: VerbContext): Command {
   return agentVerb('history', 'list what happened on this machine, newest first', context)
     .argument('[service]', 'only of this service')
     .option(...namespaceOption)
-    .option(...limitOption)
+    .addOption(countOption('--limit <count>', `how many, at most ${maxPage}`, maxPage).default(50))
     .action((name: string | undefined, options: unknown) =>
       run(context, options, async (agent, { json }) => {
         const answer = await agent.query({
@@ -59,7 +59,7 @@ async function about(agent: AgentLink, name: string | undefined, options: unknow
 const logOptions = z.object({
   follow: z.boolean().default(false),
   previous: z.boolean().default(false),
-  lines: z.coerce.number().int().min(1).max(maxLogLines).default(200),
+  lines: z.number(),
 })
 
 export function logVerb(context: VerbContext): Command {
@@ -67,7 +67,7 @@ export function logVerb(context: VerbContext): Command {
     .argument('<service>', 'name of the service, or namespace/name')
     .option('-f, --follow', 'keep printing new lines')
     .option('--previous', 'print the output of the run before this one')
-    .option('-n, --lines <count>', `how many lines, at most ${maxLogLines}`, '200')
+    .addOption(countOption('-n, --lines <count>', `how many lines, at most ${maxLogLines}`, maxLogLines).default(200))
     .option('--namespace <namespace>', namespaceOption[1])
     .action((name: string, options: unknown) =>
       run(context, options, async (agent, { json }) => {

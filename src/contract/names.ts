@@ -39,9 +39,11 @@ export const quantizationName = z
   .regex(/^[A-Za-z0-9][\w.-]*$/, 'must be a quantization such as Q4_K_M')
 
 /** As LLMKube's schema bounds it. */
-export const contextSize = z.int().min(128, 'must be at least 128 tokens').max(2_097_152, 'must be at most 2,097,152')
+export const mostTokens = 2_097_152
+export const contextSize = z.int().min(128, 'must be at least 128 tokens').max(mostTokens, 'must be at most 2,097,152')
 
-export const parallelSlots = z.int().min(1).max(64)
+export const mostSlots = 64
+export const parallelSlots = z.int().min(1).max(mostSlots)
 
 export const cacheTypes = ['f16', 'f32', 'q8_0', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'iq4_nl'] as const
 export const cacheType = z.enum(cacheTypes)

@@ -95,7 +95,10 @@ test.for([['install'], ['service', 'status']])(
 test.for([
   [['install', '--env', 'A'], 2, /--env wants NAME=VALUE, not "A"/],
   [['install', '--dry-run', '--', '--tmp=1'], 2, /There is no flag --tmp/],
-  [['service', 'logs', '--lines', '0'], 2, /--lines wants a whole number/],
+  [['service', 'logs', '--lines', '0'], 2, /--lines must be a whole number from 1 to 100000, not "0"\./],
+  [['logs', 'chat', '--lines', 'many'], 2, /^metal-agent: --lines must be a whole number/],
+  [['history', '--limit', '0'], 2, /^metal-agent: --limit must be a whole number/],
+  [['add', 'hf://owner/name', '--context', 'abc', '--yaml'], 2, /^metal-agent: --context must be a whole number/],
   [['service', 'status'], 3, /^$/],
   [['service', 'restart'], 1, /No service is installed: metal-agent install installs one\./],
 ] as const)('%s ends with its code and one sentence', async ([args, code, said]) => {
