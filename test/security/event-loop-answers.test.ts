@@ -38,11 +38,13 @@ test('Models with a thousand names each against listings of 20,000 files never h
     // Fewer open files than the folder has, as a service of macOS may have 256 or 2,560.
     startedBy: ['/bin/sh', '-c', 'ulimit -n 1024; exec "$@"', 'sh'],
   })
-  const ofMany = [{ files: names }, { files: shards }, { quantization: 'Q9' }, {}]
   const asked = [
-    ...ofMany.map((choice) => ({ source: 'hf://org/many', ...choice })),
-    ...ofMany.map((choice) => ({ source: 'hf://org/deep', ...choice })),
-    ...[{ files: names }, {}].map((choice) => ({ source: local, ...choice })),
+    ...[{ files: names }, { files: shards }, { quantization: 'Q9' }].map((choice) => ({
+      source: 'hf://org/many',
+      ...choice,
+    })),
+    ...[{ quantization: 'Q9' }, {}].map((choice) => ({ source: 'hf://org/deep', ...choice })),
+    { source: local, files: names },
   ]
   for (const [at, spec] of asked.entries()) {
     sim.create({

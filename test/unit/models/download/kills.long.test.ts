@@ -9,7 +9,7 @@ import { startModelServer, type ModelServer } from '../../../support/model-serve
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const MiB = 1024 * 1024
-const kills = 4
+const kills = 8
 /** Each with a file of its own, one beside the other. */
 const chains = 2
 /** More than may be lost. */
