@@ -75,9 +75,7 @@ export function FitCard({ model, at, isAsking }: FitCardProps) {
       )}
       {at?.isExact === true && model.guess !== undefined && <Said look="quiet" text={model.guess} />}
       {model.notes.map((note) => (
-        <p key={note} className={styles['aside']}>
-          {note}
-        </p>
+        <Said key={note} look="quiet" text={note} />
       ))}
     </Card>
   )
