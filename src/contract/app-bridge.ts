@@ -9,10 +9,6 @@ import { traceKinds, type TraceList } from './uninstall.ts'
 export type BridgeReply<T> =
   { readonly ok: true; readonly value: T } | { readonly ok: false; readonly failure: LinkFailure }
 
-/** The output of one run of a service's server. */
-const runLog = z.object({ service: serviceRef, run: logRun })
-export type RunLog = z.infer<typeof runLog>
-
 /**
  * State of the Hugging Face token that the app keeps for its agent. `unreadable`: the keychain does not return it. `unavailable`: this
  * machine has no keychain to store it in.
@@ -136,14 +132,14 @@ export type PowerRuleChange = (typeof powerRuleChanges)[number]
 
 /** What a verb is answered with. */
 interface Answers {
-  done: null
+  done: undefined
   /** The app's state after the change. */
   changed: AppState
   state: AppState
-  /** Null where the person chose none. */
-  file: string | null
-  /** Null where the person does not want it. */
-  agreed: CommandResult | null
+  /** Undefined where the person chose none. */
+  file: string | undefined
+  /** Undefined where the person does not want it. */
+  agreed: CommandResult | undefined
   traces: TraceList
   snapshot: AgentSnapshot
   result: CommandResult
@@ -203,8 +199,8 @@ export const appVerbs = {
   traces: { in: nothing, out: 'traces' },
   /** Removes these, after the person said yes once more, and ends the app. */
   uninstall: { in: z.array(z.enum(traceKinds)), out: 'done' },
-  /** Shows the file in the folder that it is in. */
-  revealLog: { in: runLog, out: 'done' },
+  /** Shows the file of one run of a service's server in the folder that it is in. */
+  revealLog: { in: z.object({ service: serviceRef, run: logRun }), out: 'done' },
   /** Whether something that a person wrote is in the page alone, which is then kept while it is hidden. */
   keep: { in: z.boolean(), out: 'done' },
   hide: { in: nothing, out: 'done' },
@@ -235,7 +231,7 @@ export type AppBridge = {
 /** Each verb as it is carried out. Throws a LinkError where it is not. */
 export type VerbWork<V extends Verb = Verb> = {
   readonly [K in V]: (
-    content: z.output<Verbs[K]['in']>,
+    ...content: Content<z.output<Verbs[K]['in']>>
   ) => Verbs[K]['out'] extends 'done' | 'changed' ? unknown : Promise<Answered<K>> | Answered<K>
 }
 

@@ -17,7 +17,7 @@ import { appFindings } from './system/app-doctor.ts'
 import { installedApp } from './system/installed-app.ts'
 import { KeptToken } from './system/kept-token.ts'
 import { setByPerson } from './preferences.ts'
-import { confirm, tellCannotStart } from './lifecycle/questions.ts'
+import { confirm, type Question, tellCannotStart } from './lifecycle/questions.ts'
 import { exitAfterDefect, isSoonAfterDefect } from './lifecycle/defect.ts'
 import { type GoodEnd, personQuits, stopBeforeQuit } from './lifecycle/quit.ts'
 import { takeLoginEnvironment } from './system/login-environment.ts'
@@ -39,7 +39,7 @@ import {
   refuseAppNap,
   setLoginItem,
 } from './system/macos.ts'
-import { carryOut, menuActions, ownLog, type Question } from './tray/menu-actions.ts'
+import { carryOut, menuActions, ownLog } from './tray/menu-actions.ts'
 import type { MenuAction } from './tray/menu-entries.ts'
 import { menuLists } from './tray/menu-lists.ts'
 import { iconState, rescueHiddenIcon, showTray, tellHiddenIconOnce } from './tray/tray.ts'
@@ -154,28 +154,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
       : { program: process.execPath, script: path.join(built, '../cli/metal-agent.js') },
     confirm: ask,
   }
-  const setLoginItemHere = (isOn: boolean) => setLoginItem(isOn, view.getState().misplaced)
-  const actions = menuActions({
-    link: agent.link,
-    view,
-    stateDir,
-    showWindow: (at) => popover.show(at),
-    tearOff: () => popover.tearOff(),
-    copy: (text) => clipboard.writeText(text),
-    openFile: (file) => shell.openPath(file),
-    confirm: ask,
-    prefer,
-    resetPreferences: () => agent.reset(),
-    setLoginItem: setLoginItemHere,
-    openPane,
-    takeOver: () => agent.takeOver(),
-    quit,
-    measurePower: () => measurePowerHere(ownPower),
-    update: (action) => installed.update(action),
-    setCommandLink: (isWanted) => installed.setCommandLink(isWanted),
-    moveToApplications: () => installed.moveToApplications(),
-  })
-  const onAction = (action: MenuAction) => void carryOut(actions, action).catch(onSlip)
+  const onAction = (action: MenuAction) => void carryOut(menu, action).catch(onSlip)
   const installed = installedApp({
     log,
     stateDir,
@@ -199,8 +178,9 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     },
   })
   keepShowing(agent.link, view)
+  const loginItem = () => loginItemState(view.getState().misplaced)
   const refreshLists = menuLists(agent.link, view, async () => ({
-    loginItem: loginItemState(view.getState().misplaced),
+    loginItem: loginItem(),
     commandLink: await installed.commandLink(),
   }))
   const iconBounds = showTray({
@@ -223,8 +203,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     confirm: ask,
     endBy: (finish) => goodEnd.endBy(finish),
   })
-  const loginItem = () => loginItemState(view.getState().misplaced)
-  const doing: VerbWork<AppVerb> = {
+  const ofApp: VerbWork<AppVerb> = {
     appState: async () => {
       const hubToken = await token.state()
       const commandLink = await installed.commandLink()
@@ -245,16 +224,15 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     // The keychain may ask for its password.
     setHubToken: (text) => popover.during(() => token.set(text)),
     removeHubToken: () => token.remove(),
-    setLoginItem: setLoginItemHere,
+    setLoginItem: (isOn) => setLoginItem(isOn, view.getState().misplaced),
     prefer,
-    chooseFile: async (what) => (await popover.during(() => chooseFile(what))) ?? null,
+    chooseFile: (what) => popover.during(() => chooseFile(what)),
     openPane,
-    changePowerRule: async (change) => (await changePowerRuleHere(ownPower, change)) ?? null,
-    update: (action) => installed.update(action),
-    setCommandLink: (isWanted) => installed.setCommandLink(isWanted),
-    moveToApplications: async () => (await installed.moveToApplications()) ?? null,
-    traces: () => removal.traces(),
-    uninstall: (kinds) => removal.uninstall(kinds),
+    changePowerRule: (change) => changePowerRuleHere(ownPower, change),
+    update: installed.update,
+    setCommandLink: installed.setCommandLink,
+    moveToApplications: installed.moveToApplications,
+    ...removal,
     revealLog: async (asked) => {
       // A page names a run, never a file.
       const { file } = await agent.link.query({ name: 'log', ...asked, lines: 1 })
@@ -267,11 +245,23 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     escape: () => popover.escape(),
     focus: (hasKeys) => popover.focused(hasKeys),
   }
+  const menu = menuActions({
+    agent,
+    view,
+    stateDir,
+    ofApp,
+    popover,
+    measurePower: () => measurePowerHere(ownPower),
+    copy: (text) => clipboard.writeText(text),
+    openFile: (file) => shell.openPath(file),
+    confirm: ask,
+    quit,
+  })
   serveIpc({
     link: agent.link,
     log,
     ofApp: () => appFindings({ loginItem: loginItem(), isHere: view.getState().isHere, icon: iconState(iconBounds()) }),
-    app: doing,
+    app: ofApp,
   })
   const goodEnd = stopBeforeQuit({
     log,
@@ -288,7 +278,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   followLinks({
     log,
     isPlaced: installed.isPlaced,
-    onLink: targetShower(view, { show: (at) => popover.show(at), turn: (at) => popover.turn(at) }),
+    onLink: targetShower(view, popover),
   })
   rescueHiddenIcon(iconBounds, () => {
     popover.tearOff().catch(onSlip)

@@ -92,9 +92,9 @@ export function useAppState(app: AppBridge) {
   const [state, setState] = useState<AppState>()
   const [problem, setProblem] = useState<string>()
   /** Answers whether it was done. */
-  const take = useCallback(async (asked: Promise<BridgeReply<AppState | null>>): Promise<boolean> => {
+  const take = useCallback(async (asked: Promise<BridgeReply<AppState | undefined>>): Promise<boolean> => {
     const reply = await asked
-    if (reply.ok && reply.value !== null) setState(reply.value)
+    if (reply.ok && reply.value !== undefined) setState(reply.value)
     setProblem(reply.ok ? undefined : reply.failure.message)
     return reply.ok
   }, [])

@@ -29,7 +29,7 @@ test('the app lists what it wrote, removes what is chosen after a yes, ends, and
 
   const declined = asks(app, 'uninstall', kinds)
   await app.press('Cancel')
-  expect(await declined).toEqual({ ok: true, value: null })
+  expect(await declined).toEqual({ ok: true })
   expect(await readdir(app.stateDir)).toContain('node.json')
 
   const pid = await app.serverOf('tiny')

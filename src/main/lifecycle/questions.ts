@@ -1,7 +1,14 @@
 import { app, BaseWindow, dialog, type MessageBoxOptions, type MessageBoxReturnValue, screen } from 'electron'
 import { sharedWords } from '../../contract/words.ts'
-import type { Question } from '../tray/menu-actions.ts'
 import { questionWords } from '../words.ts'
+
+export interface Question {
+  readonly message: string
+  readonly detail?: string
+  /** The one that does it; the other is Cancel where it is not named. */
+  readonly yes: string
+  readonly no?: string
+}
 
 /** Beside the icon's menu, which closes when something is chosen. Cancel is what Return and Esc mean; false where the same is asked already. */
 export async function confirm({ message, detail, yes, no = questionWords.cancel }: Question): Promise<boolean> {

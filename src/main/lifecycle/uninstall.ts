@@ -6,17 +6,17 @@ import type { Logger } from '../../agent-core/observability/logger.ts'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
 import { socketPathFor } from '../../agent-core/state/socket-path.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
+import type { AppVerb, VerbWork } from '../../contract/app-bridge.ts'
 import { LinkError, type AgentLink } from '../../contract/client.ts'
-import type { Removal, TraceKind, TraceList } from '../../contract/uninstall.ts'
+import type { Removal, TraceKind } from '../../contract/uninstall.ts'
 import { hostOfThisUser, type InstallationHost } from '../../installation/installation-host.ts'
 import type { TracePart } from '../../installation/uninstall/traces.ts'
 import { probeSocket } from '../../serve/frames.ts'
 import type { AgentViewStore } from '../agent/agent-view.ts'
-import type { Question } from '../tray/menu-actions.ts'
 import { machineWords, questionWords } from '../words.ts'
 import { ownBundle } from '../system/placement.ts'
 import { loginItemState, setLoginItem } from '../system/macos.ts'
-import { showMessageBox } from './questions.ts'
+import { type Question, showMessageBox } from './questions.ts'
 
 export interface AppUninstallOptions {
   readonly link: Pick<AgentLink, 'command' | 'query' | 'snapshot'>
@@ -32,12 +32,7 @@ export interface AppUninstallOptions {
 }
 
 /** Everything that Metalbar ever wrote, as the window lists it and the app removes it. */
-export interface AppUninstall {
-  /** Throws LinkError. */
-  traces(): Promise<TraceList>
-  /** False where the person does not want it after all; else the app ends. Throws LinkError. */
-  uninstall(chosen: readonly TraceKind[]): Promise<boolean>
-}
+export type AppUninstall = Pick<VerbWork<AppVerb>, 'traces' | 'uninstall'>
 
 /** What this process writes to until it ends, by the kind that they belong to. */
 const openUntilTheEnd = { chromium: 'appData', 'metalbar.log': 'logs' } as const
@@ -70,7 +65,7 @@ export function appUninstall(options: AppUninstallOptions): AppUninstall {
     },
     uninstall: async (kinds) => {
       const chosen = new Set(kinds)
-      if (!(await confirm(questionWords.uninstall))) return false
+      if (!(await confirm(questionWords.uninstall))) return
       const { removeChosen } = await load()
       const { parts } = await lookNow()
       if (!view.getState().isHere) await endOther(options)
@@ -92,7 +87,6 @@ export function appUninstall(options: AppUninstallOptions): AppUninstall {
           },
         )
       })
-      return true
     },
   }
 }

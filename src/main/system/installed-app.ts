@@ -4,12 +4,12 @@ import path from 'node:path'
 import { app, systemPreferences } from 'electron'
 import { messageOf } from '../../agent-core/util/message-of.ts'
 import type { Logger } from '../../agent-core/observability/logger.ts'
-import type { CommandLinkState, NoUpdates, UpdateAction } from '../../contract/app-bridge.ts'
+import type { AppVerb, CommandLinkState, NoUpdates, VerbWork } from '../../contract/app-bridge.ts'
 import type { CommandResult } from '../../contract/commands.ts'
 import { sharedWords } from '../../contract/words.ts'
 import { type AgentViewStore, onceKnown } from '../agent/agent-view.ts'
 import { CommandLink } from './command-link.ts'
-import type { Question } from '../tray/menu-actions.ts'
+import type { Question } from '../lifecycle/questions.ts'
 import { inTime, menuLimitMs } from '../tray/menu-lists.ts'
 import type { MenuAction } from '../tray/menu-entries.ts'
 import type { News } from '../notifications/news.ts'
@@ -35,16 +35,10 @@ export interface InstalledAppOptions {
 }
 
 /** The app as something that lies on a disk: where it is, what replaces it, and the command in it. */
-export interface InstalledApp {
+export interface InstalledApp extends Pick<VerbWork<AppVerb>, 'update' | 'setCommandLink' | 'moveToApplications'> {
   /** Settles when it is known where the app is. */
   readonly isPlaced: Promise<boolean>
-  /** Throws LinkError. */
-  update(action: UpdateAction): void
   commandLink(): Promise<CommandLinkState>
-  /** Throws LinkError. */
-  setCommandLink(isWanted: boolean): Promise<void>
-  /** Undefined where the person does not want it. */
-  moveToApplications(): Promise<CommandResult | undefined>
 }
 
 export function installedApp(options: InstalledAppOptions): InstalledApp {

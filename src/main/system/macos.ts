@@ -10,7 +10,7 @@ import type { CommandResult } from '../../contract/commands.ts'
 import { sharedWords } from '../../contract/words.ts'
 import type { Cipher } from './kept-token.ts'
 import { changePowerRule, measurePower, type MeasurePowerOptions, type OwnCommand } from './measure-power.ts'
-import type { Question } from '../tray/menu-actions.ts'
+import type { Question } from '../lifecycle/questions.ts'
 import { linkScheme, type LinkTarget, targetOf } from '../window/show-target.ts'
 import { machineWords, questionWords } from '../words.ts'
 

@@ -6,7 +6,7 @@ import type { Misplaced } from '../../contract/app-bridge.ts'
 import type { CommandResult } from '../../contract/commands.ts'
 import { sharedWords } from '../../contract/words.ts'
 import { hasCode } from '../../agent-core/util/files.ts'
-import type { Question } from '../tray/menu-actions.ts'
+import type { Question } from '../lifecycle/questions.ts'
 import { machineWords, questionWords } from '../words.ts'
 
 export interface Place {

@@ -1,48 +1,34 @@
 import { realpath } from 'node:fs/promises'
 import path from 'node:path'
-import type { SystemPane, UpdateAction } from '../../contract/app-bridge.ts'
-import { type AgentLink, LinkError } from '../../contract/client.ts'
+import type { AppVerb, VerbWork } from '../../contract/app-bridge.ts'
+import { LinkError } from '../../contract/client.ts'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { type AgentViewStore, answer, command } from '../agent/agent-view.ts'
-import type { ShellPreferences } from '../preferences.ts'
+import type { ShownAgent } from '../agent/shown-agent.ts'
+import type { Question } from '../lifecycle/questions.ts'
 import type { MenuAction, MenuActions } from './menu-entries.ts'
-import type { WindowPlace } from '../window/show-target.ts'
+import type { Popover } from '../window/popover.ts'
 import { menuWords, questionWords } from '../words.ts'
 
-export interface Question {
-  readonly message: string
-  readonly detail?: string
-  /** The one that does it; the other is Cancel where it is not named. */
-  readonly yes: string
-  readonly no?: string
-}
-
 export interface MenuActionOptions {
-  readonly link: AgentLink
+  readonly agent: ShownAgent
   readonly view: AgentViewStore
   /** Below it are the logs that may be opened. */
   readonly stateDir: string
+  /** What the window asks of the app too. */
+  readonly ofApp: VerbWork<AppVerb>
+  readonly popover: Popover
   readonly measurePower: () => Promise<CommandResult | undefined>
-  readonly showWindow: (at?: WindowPlace) => void
-  readonly tearOff: () => Promise<void>
   readonly copy: (text: string) => Promise<void>
   /** Answers what went wrong, or nothing. */
   readonly openFile: (file: string) => Promise<string>
   readonly confirm: (question: Question) => Promise<boolean>
-  readonly prefer: (preferences: Partial<ShellPreferences>) => Promise<void>
-  readonly resetPreferences: () => Promise<void>
-  readonly setLoginItem: (isOn: boolean) => void
-  readonly openPane: (pane: SystemPane) => Promise<void>
-  readonly takeOver: () => Promise<CommandResult | undefined>
   readonly quit: () => Promise<void>
-  readonly update: (action: UpdateAction) => void
-  readonly setCommandLink: (isWanted: boolean) => Promise<void>
-  readonly moveToApplications: () => Promise<CommandResult | undefined>
 }
 
 /** What the menu does. None of it rejects but the last two: what does not work is said by the menu. */
 export function menuActions(options: MenuActionOptions): MenuActions {
-  const { view, confirm } = options
+  const { agent, view, ofApp, popover, confirm } = options
   /** Says what went wrong, where something did; what answers nothing was done. */
   const said =
     <Given extends unknown[]>(work: (...given: Given) => unknown) =>
@@ -51,24 +37,24 @@ export function menuActions(options: MenuActionOptions): MenuActions {
   return {
     command: (command) => ask(options, command),
     measurePower: said(options.measurePower),
-    open: options.showWindow,
+    open: (at) => popover.show(at),
     copy: said(options.copy),
     showLog: said((file: string) => showLog(options, file)),
-    prefer: said(options.prefer),
-    resetPreferences: said(options.resetPreferences),
-    setLoginItem: said(options.setLoginItem),
-    openPane: said(options.openPane),
+    prefer: said(ofApp.prefer),
+    resetPreferences: said(() => agent.reset()),
+    setLoginItem: said(ofApp.setLoginItem),
+    openPane: said(ofApp.openPane),
     takeOver: async () => {
-      if (await confirm(questionWords.takeOver)) await answer(view, options.takeOver)
+      if (await confirm(questionWords.takeOver)) await answer(view, () => agent.takeOver())
     },
     update: (action) => {
       // It is there that a person sees how far it is.
-      if (action === 'look') options.showWindow({ view: 'settings', field: 'updates' })
-      return said(options.update)(action)
+      if (action === 'look') popover.show({ view: 'settings', field: 'updates' })
+      return said(ofApp.update)(action)
     },
-    setCommandLink: said(options.setCommandLink),
-    moveToApplications: said(options.moveToApplications),
-    tearOff: options.tearOff,
+    setCommandLink: said(ofApp.setCommandLink),
+    moveToApplications: said(ofApp.moveToApplications),
+    tearOff: () => popover.tearOff(),
     quit: options.quit,
   }
 }
@@ -79,10 +65,10 @@ export async function carryOut(actions: MenuActions, [name, ...given]: MenuActio
 }
 
 /** Where another command would do, the person is asked at once: the menu is closed by now. */
-async function ask({ link, view, confirm }: MenuActionOptions, input: CommandInput): Promise<void> {
+async function ask({ agent, view, confirm }: MenuActionOptions, input: CommandInput): Promise<void> {
   let next = input
   for (;;) {
-    const result = await command(link, view, next)
+    const result = await command(agent.link, view, next)
     const instead = result?.outcome === 'refused' ? result.instead : undefined
     if (!result || !instead) return
     if (!(await confirm({ message: result.message, yes: instead.label }))) {

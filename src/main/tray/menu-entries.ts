@@ -1,12 +1,13 @@
 import type { MenuItemConstructorOptions } from 'electron'
-import type { SystemPane, UpdateAction } from '../../contract/app-bridge.ts'
+import type { AppVerb, VerbWork } from '../../contract/app-bridge.ts'
 import { cleanText } from '../../contract/clean-text.ts'
 import type { CommandInput } from '../../contract/commands.ts'
-import type { ShellPreferences } from '../preferences.ts'
 import type { WindowPlace } from '../window/show-target.ts'
 
-/** What can be chosen in the menu and in notifications. */
-export interface MenuActions {
+type OfApp = 'prefer' | 'setLoginItem' | 'openPane' | 'update' | 'setCommandLink' | 'moveToApplications'
+
+/** What can be chosen in the menu and in notifications: verbs of the app, and what the window does otherwise or not at all. */
+export interface MenuActions extends Pick<VerbWork<AppVerb>, OfApp> {
   command(command: CommandInput): Promise<unknown>
   measurePower(): Promise<unknown>
   /** The window, turned to one of its parts. */
@@ -15,15 +16,9 @@ export interface MenuActions {
   tearOff(): Promise<void>
   copy(text: string): Promise<unknown>
   showLog(file: string): Promise<unknown>
-  prefer(preferences: Partial<ShellPreferences>): Promise<unknown>
   resetPreferences(): Promise<unknown>
-  setLoginItem(isOn: boolean): Promise<unknown>
-  openPane(pane: SystemPane): Promise<unknown>
   /** The agent that another program runs is to run in this app. */
   takeOver(): Promise<unknown>
-  update(action: UpdateAction): Promise<unknown>
-  setCommandLink(isWanted: boolean): Promise<unknown>
-  moveToApplications(): Promise<unknown>
   quit(): Promise<void>
 }
 

@@ -59,8 +59,8 @@ export function serveIpc({ link, log, ofApp = () => [], app }: IpcOptions): void
       }
       try {
         const value = await (workFor(event.sender)[verb] as (content: unknown) => unknown)(parsed.data)
-        if (out === 'changed') return { ok: true, value: await app.appState(undefined) }
-        return { ok: true, value: out === 'done' ? null : value }
+        if (out === 'changed') return { ok: true, value: await app.appState() }
+        return { ok: true, value: out === 'done' ? undefined : value }
       } catch (error) {
         if (error instanceof LinkError) return failure(error)
         // Its window was closed while it asked, and nobody waits for the answer.

@@ -6,9 +6,9 @@ import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { type AgentViewStore, onceKnown } from '../agent/agent-view.ts'
 
 export interface TargetWindow {
-  readonly show: (at: WindowPlace | undefined) => void
+  show(at: WindowPlace | undefined): void
   /** Turns the window to a place, if it still exists. */
-  readonly turn: (at: WindowPlace) => void
+  turn(at: WindowPlace): void
 }
 
 /** An agent that starts has read the cluster by then; later nobody waits for a window to turn. */

@@ -3,7 +3,6 @@ import type {
   AppState,
   AppVerb,
   BridgeReply,
-  RunLog,
   UpdateAction,
   UpdateState,
 } from '../../../src/contract/app-bridge.ts'
@@ -67,7 +66,7 @@ export class FakeApp {
   /** Why the app does not do what is asked next. */
   refusal: string | undefined
   readonly asked: { readonly verb: AppVerb; readonly content: unknown }[] = []
-  readonly revealed: RunLog[] = []
+  readonly revealed: unknown[] = []
   readonly kept: boolean[] = []
 
   answer(verb: AppVerb, content: unknown): BridgeReply<unknown> {
@@ -81,13 +80,13 @@ export class FakeApp {
   #does(verb: AppVerb, content: unknown): unknown {
     switch (verb) {
       case 'revealLog':
-        this.revealed.push(content as RunLog)
-        return null
+        this.revealed.push(content)
+        return undefined
       case 'keep':
         this.kept.push(content === true)
-        return null
+        return undefined
       case 'chooseFile':
-        return this.chosenFile ?? null
+        return this.chosenFile
       case 'changePowerRule':
         return { outcome: 'done', message: `Terminal did the ${String(content)}.` }
       case 'traces':
@@ -97,7 +96,7 @@ export class FakeApp {
       case 'hide':
       case 'tearOff':
       case 'moveToApplications':
-        return null
+        return undefined
       default: {
         const changes = this.#changes(verb, content)
         this.state = { ...this.state, ...changes }

@@ -1,5 +1,5 @@
 import type { Browser, BrowserContextOptions, Page } from 'playwright'
-import type { AppState, RunLog } from '../../../src/contract/app-bridge.ts'
+import type { AppState } from '../../../src/contract/app-bridge.ts'
 import type { AgentLink } from '../../../src/contract/client.ts'
 import { FakeApp } from './fake-app.ts'
 import { emptyPage } from './serve-window.ts'
@@ -11,7 +11,7 @@ export interface OpenWindow extends AsyncDisposable {
   readonly complaints: readonly string[]
   readonly app: FakeApp
   /** Logs whose files the app was asked to show. */
-  readonly revealed: readonly RunLog[]
+  readonly revealed: readonly unknown[]
   /** What the page said in turn about whether it has what must not be lost. */
   readonly kept: readonly boolean[]
 }

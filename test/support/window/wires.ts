@@ -57,7 +57,7 @@ export async function wire(page: Page, otherEnd: () => OtherEnd | undefined): Pr
       }
       case 'withdraw':
         asked.get((content as { readonly id: string }).id)?.abort()
-        return reply(Promise.resolve(null))
+        return reply(Promise.resolve())
       default:
         return Promise.resolve(app.answer(verb as AppVerb, content) as BridgeReply<never>)
     }
