@@ -8,7 +8,7 @@ import type { CliIo } from './io.ts'
 
 const installGiven = z.object({
   daemon: z.boolean().default(false),
-  user: z.string().min(1).max(255).optional(),
+  user: z.string().max(255).optional(),
   env: z.array(z.string()).default([]),
   dryRun: z.boolean().default(false),
 })
@@ -124,7 +124,7 @@ function traceKind(word: string): TraceKind {
 const migrateGiven = z.object({
   dryRun: z.boolean().default(false),
   yes: z.boolean().default(false),
-  plist: z.string().min(1).optional(),
+  plist: z.string().optional(),
   undo: z.boolean().default(false),
 })
 
@@ -146,7 +146,7 @@ export function migrateVerb({ io, end }: VerbContext): Command {
 }
 
 const powerGiven = z.object({
-  user: z.string().min(1).max(255).optional(),
+  user: z.string().max(255).optional(),
   json: z.boolean().default(false),
   dryRun: z.boolean().default(false),
 })

@@ -189,7 +189,7 @@ function untilDraining(agent: AgentClient, service: ServiceRef): Promise<boolean
 const given = z.object({
   admin: z.string().optional(),
   further: z.boolean().default(false),
-  context: z.string().min(1).optional(),
+  context: z.string().optional(),
   namespace: z.string().optional(),
   json: z.boolean().default(false),
 })

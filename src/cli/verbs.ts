@@ -62,6 +62,10 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
         else io.stdout.write(about === 'flags' ? flagsText(defaults) : helpText(program.commands.map(summaryOf)))
       }),
   )
+  program.hook('preAction', (_, verb) => {
+    const empty = verb.options.find((option) => verb.getOptionValue(option.attributeName()) === '')
+    if (empty) throw new VerbError(`${empty.long ?? empty.flags} wants a value that is not empty.`)
+  })
   for (const command of allBelow(program)) {
     command.exitOverride().configureOutput({
       writeOut: (text) => io.stdout.write(text),
