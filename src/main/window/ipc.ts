@@ -7,13 +7,8 @@ import type { DoctorFinding } from '../../contract/doctor.ts'
 import { appOrigin } from './app-scheme.ts'
 import { channelOf } from '../ipc-channels.ts'
 import { withAppFindings } from '../system/app-doctor.ts'
-import { PageListeners, PageQuestions } from './page.ts'
+import { PageRequests } from './page.ts'
 import { windowWords } from '../words.ts'
-
-interface OfPage {
-  readonly listeners: PageListeners
-  readonly questions: PageQuestions
-}
 
 interface IpcOptions {
   readonly link: AgentLink
@@ -26,13 +21,13 @@ interface IpcOptions {
 
 /** Every verb over Electron's IPC, for the app's window alone: the sender is checked first, then the request; every failure is an answer. */
 export function serveIpc({ link, log, ofApp = () => [], app }: IpcOptions): void {
-  const pages = new WeakMap<WebContents, OfPage>()
-  const ofPage = (page: WebContents): OfPage => {
+  const pages = new WeakMap<WebContents, PageRequests>()
+  const ofPage = (page: WebContents): PageRequests => {
     const known = pages.get(page)
     if (known) return known
     const window = BrowserWindow.fromWebContents(page)
     if (!window) throw new LinkError('refused', windowWords.noWindow)
-    const made = { listeners: new PageListeners(link, window), questions: new PageQuestions(link, window) }
+    const made = new PageRequests(link, window)
     pages.set(page, made)
     return made
   }
@@ -40,10 +35,10 @@ export function serveIpc({ link, log, ofApp = () => [], app }: IpcOptions): void
     ...app,
     snapshot: () => link.snapshot(),
     command: ({ command, requestId }) => link.command(command, requestId),
-    query: async ({ id, query }) => withAppFindings(query, await ofPage(page).questions.ask(id, query), ofApp),
-    withdraw: ({ id }) => ofPage(page).questions.withdraw(id),
-    listen: ({ id, request }) => ofPage(page).listeners.add(id, request),
-    leave: ({ id }) => ofPage(page).listeners.remove(id),
+    query: async ({ id, query }) => withAppFindings(query, await ofPage(page).ask(id, query), ofApp),
+    withdraw: ({ id }) => ofPage(page).withdraw(id),
+    listen: ({ id, request }) => ofPage(page).listen(id, request),
+    leave: ({ id }) => ofPage(page).leave(id),
   })
   for (const verb of verbNames) {
     ipcMain.handle(channelOf(verb), async (event, content: unknown): Promise<BridgeReply<unknown>> => {

@@ -8,6 +8,7 @@ import { windowWords } from '../words.ts'
 
 /** A page that asks for more has a defect. */
 const maxListeners = 32
+const maxQuestions = 100
 
 type Request = { readonly name: 'snapshot'; readonly looker?: Looker } | StreamRequest
 
@@ -20,11 +21,15 @@ interface PageListener {
   stop?: Unsubscribe | undefined
 }
 
-/** The streams that one window follows. While the window is hidden nothing is requested from the agent and nothing sent. */
-export class PageListeners {
+/**
+ * What one page follows, and what it has asked and not been answered. While its window is hidden nothing is followed and nothing sent; a page
+ * that is gone waits for nothing.
+ */
+export class PageRequests {
   readonly #link: AgentLink
   readonly #window: PageWindow
   readonly #listeners = new Map<string, PageListener>()
+  readonly #asked = new Map<string, AbortController>()
 
   constructor(link: AgentLink, window: PageWindow) {
     this.#link = link
@@ -32,13 +37,30 @@ export class PageListeners {
     window.on('show', () => this.#resume())
     window.on('hide', () => this.#pause())
     window.on('closed', () => this.#clear())
-    // Another document has listeners of its own.
+    // Another document has requests of its own.
     window.webContents.on('did-navigate', () => this.#clear())
     window.webContents.on('render-process-gone', () => this.#clear())
   }
 
   /** Throws LinkError. */
-  add(id: string, request: Request): void {
+  async ask(id: string, query: Query): Promise<Answer> {
+    if (this.#asked.size >= maxQuestions) throw new LinkError('refused', windowWords.asksTooMuch)
+    if (this.#asked.has(id)) throw new LinkError('refused', windowWords.asks(id))
+    const leaving = new AbortController()
+    this.#asked.set(id, leaving)
+    try {
+      return await this.#link.query(query, leaving.signal)
+    } finally {
+      this.#asked.delete(id)
+    }
+  }
+
+  withdraw(id: string): void {
+    this.#asked.get(id)?.abort()
+  }
+
+  /** Throws LinkError. */
+  listen(id: string, request: Request): void {
     if (this.#listeners.size >= maxListeners) throw new LinkError('refused', windowWords.followsTooMuch)
     if (this.#listeners.has(id)) throw new LinkError('refused', windowWords.follows(id))
     const listener: PageListener = { request }
@@ -46,7 +68,7 @@ export class PageListeners {
     if (this.#window.isVisible()) this.#begin(id, listener)
   }
 
-  remove(id: string): void {
+  leave(id: string): void {
     this.#listeners.get(id)?.stop?.()
     this.#listeners.delete(id)
   }
@@ -83,48 +105,10 @@ export class PageListeners {
   #clear(): void {
     this.#pause()
     this.#listeners.clear()
+    for (const id of [...this.#asked.keys()]) this.withdraw(id)
   }
 
   #send(push: Push): void {
     if (!this.#window.isDestroyed()) this.#window.webContents.send(pushChannel, push)
-  }
-}
-
-/** A page that asks for more has a defect. */
-const maxQuestions = 100
-
-/** The parts of a BrowserWindow that are used here. */
-type AskingWindow = Pick<BrowserWindow, 'on' | 'webContents'>
-
-/** What one page has asked and not been answered; a page that is gone waits for nothing. */
-export class PageQuestions {
-  readonly #link: AgentLink
-  readonly #asked = new Map<string, AbortController>()
-
-  constructor(link: AgentLink, window: AskingWindow) {
-    this.#link = link
-    const withdrawAll = () => {
-      for (const id of [...this.#asked.keys()]) this.withdraw(id)
-    }
-    window.on('closed', withdrawAll)
-    window.webContents.on('did-navigate', withdrawAll)
-    window.webContents.on('render-process-gone', withdrawAll)
-  }
-
-  /** Throws LinkError. */
-  async ask(id: string, query: Query): Promise<Answer> {
-    if (this.#asked.size >= maxQuestions) throw new LinkError('refused', windowWords.asksTooMuch)
-    if (this.#asked.has(id)) throw new LinkError('refused', windowWords.asks(id))
-    const leaving = new AbortController()
-    this.#asked.set(id, leaving)
-    try {
-      return await this.#link.query(query, leaving.signal)
-    } finally {
-      this.#asked.delete(id)
-    }
-  }
-
-  withdraw(id: string): void {
-    this.#asked.get(id)?.abort()
   }
 }
