@@ -12,9 +12,9 @@ async function cpuMs(work: Work): Promise<number> {
   return threadMs() - before
 }
 
-/** What is not told from noise, in milliseconds. */
-const noiseMs = 0.5
-const rounds = 5
+/** What is not told from noise, in milliseconds: some systems count in steps of ten. */
+const noiseMs = 20
+const rounds = 3
 
 /** More than any {@link growth} of what takes time as its size, even on a busy machine, and less than that of what takes it as the square of its size. */
 export const growsNoFaster = 9

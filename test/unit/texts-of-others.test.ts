@@ -20,8 +20,8 @@ import { threadMs } from '../support/processor-time.ts'
 const lengths = [16, 20, 24, 28, 32, 40, 48, 64, 512, 4_096, 16_384, 65_536]
 /** What it may take from one length to the next beyond what their ratio asks for; a quadratic one takes four times that at the last. */
 const slack = 2.5
-/** What is not told from noise, in milliseconds. */
-const noiseMs = 4
+/** What is not told from noise, in milliseconds: some systems count in steps of ten. */
+const noiseMs = 10
 
 const functions: Readonly<Record<string, (text: string) => unknown>> = {
   cleanText,

@@ -476,7 +476,7 @@ describe('thousands of waiting starts', () => {
         expect(freed.at(-1)).toHaveLength(Math.min(count, budget))
       }
     }
-    expect(await growth(500, places)).toBeLessThan(growsNoFaster)
-    expect(await growth(500, news)).toBeLessThan(growsNoFaster)
+    expect(await growth(600, places)).toBeLessThan(growsNoFaster)
+    expect(await growth(600, news)).toBeLessThan(growsNoFaster)
   })
 })
