@@ -32,6 +32,7 @@ const floors = [
 const faces = {
   agent: ['agent', 'agent-options', 'build-info'],
   api: [
+    'ask',
     'command',
     'commands',
     'delete-model',

@@ -37,6 +37,7 @@ def parser():
     flags.add_argument("--no-slots", action="store_true", help="do not serve /slots")
     flags.add_argument("--cors-origins", help="origins whose pages may ask")
     flags.add_argument("--no-warmup", action="store_true", help="do not compute before the first request")
+    flags.add_argument("--temp", type=float, help="temperature of sampling")
     flags.add_argument("--jinja", action="store_true", help="use the model's chat template, as without it")
     for names, field in NUMBERS.items():
         flags.add_argument(*names, dest=field, type=int)
@@ -58,6 +59,8 @@ def params_of(given):
         params.cpuparams.n_threads = given.threads
     if given.cors_origins is not None:
         params.cors_origins = given.cors_origins
+    if given.temp is not None:
+        params.sampling.temp = given.temp
     for field in NUMBERS.values():
         if getattr(given, field) is not None:
             setattr(params, field, getattr(given, field))

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { CommandInput, CommandResult } from './commands.ts'
-import type { StreamInput, StreamItem } from './log.ts'
+import type { StreamItem, StreamName, StreamOf } from './log.ts'
 import type { Answer, QueryInput, QueryName } from './queries.ts'
 import type { AgentSnapshot } from './snapshot.ts'
 
@@ -20,7 +20,7 @@ export interface AgentLink {
    * the agent does for nobody else then ends.
    */
   query<N extends QueryName>(query: Extract<QueryInput, { name: N }>, signal?: Withdrawal): Promise<Answer<N>>
-  stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe
+  stream<N extends StreamName>(request: StreamOf<N>, listener: Listener<StreamItem<N>>): Unsubscribe
 }
 
 /**

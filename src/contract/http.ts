@@ -3,7 +3,7 @@ import { linkFailure, lookers } from './client.ts'
 import { commandRequest, commandResult } from './commands.ts'
 import { query } from './queries.ts'
 import { agentSnapshot } from './snapshot.ts'
-import { logChunk, streamRequest } from './log.ts'
+import { streamItem, streamRequest } from './log.ts'
 
 /**
  * The contract over HTTP. `session` takes the token of the page's URL and answers with the bearer that every other path wants as
@@ -54,7 +54,7 @@ export const followLine = z.discriminatedUnion('type', [
 export type FollowLine = z.infer<typeof followLine>
 
 export const streamLine = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('next'), item: logChunk }),
+  z.object({ type: z.literal('next'), item: streamItem }),
   heartbeat,
   end,
 ])

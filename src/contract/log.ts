@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { type AnswerPiece, answerPiece, askStream } from './ask.ts'
 import { serviceRef } from './commands.ts'
 
 /** Which run of a service's server. */
@@ -47,9 +48,11 @@ export const logPage = logChunk.extend({
 export type LogPage = z.infer<typeof logPage>
 
 /** Answers that continue until the client leaves. */
-export const streamRequest = z.discriminatedUnion('name', [logStream])
+export const streamRequest = z.discriminatedUnion('name', [logStream, askStream])
 export type StreamRequest = z.output<typeof streamRequest>
 export type StreamInput = z.input<typeof streamRequest>
 
-/** The log is the only stream so far. */
-export type StreamItem = LogChunk
+export type StreamName = StreamRequest['name']
+export type StreamOf<N extends StreamName> = Extract<StreamInput, { name: N }>
+export type StreamItem<N extends StreamName = StreamName> = { log: LogChunk; ask: AnswerPiece }[N]
+export const streamItem = z.union([logChunk, answerPiece])

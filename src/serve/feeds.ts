@@ -161,6 +161,8 @@ export function feedStream(
   request: StreamRequest,
   listener: Listener<StreamItem>,
 ): Unsubscribe {
+  // An answer is short, and nothing of it is left out.
+  if (request.name === 'ask') return door.stream(request, listener)
   const backlog = new ChunkBacklog()
   let unsubscribe: Unsubscribe | undefined
   let ending: LinkError | undefined
@@ -188,7 +190,7 @@ export function feedStream(
   try {
     unsubscribe = door.stream(request, {
       next: (chunk) => {
-        backlog.push(chunk)
+        if ('lines' in chunk) backlog.push(chunk)
         flush()
       },
       end,

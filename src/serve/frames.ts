@@ -4,7 +4,7 @@ import { requireOwnSocket } from '../agent-core/state/socket-path.ts'
 import { hasCode } from '../agent-core/util/files.ts'
 import { linkFailure, lookers } from '../contract/client.ts'
 import { commandRequest, commandResult } from '../contract/commands.ts'
-import { logChunk, streamRequest } from '../contract/log.ts'
+import { streamItem, streamRequest } from '../contract/log.ts'
 import { query } from '../contract/queries.ts'
 import { agentSnapshot } from '../contract/snapshot.ts'
 
@@ -127,7 +127,7 @@ export const answerFrame = z.discriminatedUnion('type', [
   z.object({ type: z.literal('result'), id, result: commandResult }),
   /** The one that belongs to the name of the query. */
   z.object({ type: z.literal('answer'), id, answer: z.unknown() }),
-  z.object({ type: z.literal('item'), id, item: logChunk }),
+  z.object({ type: z.literal('item'), id, item: streamItem }),
   z.object({ type: z.literal('window'), id, url: z.string() }),
   /** Ends the request it answers; without an id, because the request had no readable one, it ends the connection. */
   linkFailure.extend({ type: z.literal('error'), id: id.optional() }),

@@ -4,6 +4,7 @@ import { onPath } from '../../tasks/setup/tools.ts'
 import { llamaServerPart } from '../../tasks/setup/llama-server.ts'
 import { mlxLmPart } from '../../tasks/setup/mlx-lm.ts'
 import { ollamaPart } from '../../tasks/setup/ollama.ts'
+import { smallEnginePart, smallModelPart } from '../../tasks/setup/small-parts.ts'
 import type { Part } from '../../tasks/setup/part.ts'
 
 /**
@@ -30,6 +31,10 @@ export const useMlxLm = (): string => usePart(mlxLmPart)
 
 /** The same for the real Ollama. */
 export const useOllama = (): string => usePart(ollamaPart)
+
+/** The same for llama.cpp's server as optimised for this processor, and for a real model that it answers with in a second. */
+export const useSmallEngine = (): string => usePart(smallEnginePart)
+export const useSmallModel = (): string => usePart(smallModelPart)
 
 function usePart(part: Part): string {
   const found = part.find()

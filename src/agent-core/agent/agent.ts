@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { mkdir } from 'node:fs/promises'
+import { localUrl } from '../../contract/ask.ts'
 import { LinkError, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { CommandRequest, CommandResult } from '../../contract/commands.ts'
@@ -19,6 +20,7 @@ import type { ServerRuntime } from '../servers/probe.ts'
 import type { Servers } from '../servers/servers.ts'
 import { isOver } from '../servers/server-state.ts'
 import { noAddress } from '../publishing/host-address.ts'
+import { askModel } from '../api/ask.ts'
 import { Commands } from '../api/commands.ts'
 import { answer } from '../api/queries.ts'
 import { followLog } from '../api/server-queries.ts'
@@ -100,7 +102,11 @@ export class Agent {
     let leave: Unsubscribe | undefined
     let hasLeft = false
     const begin = ({ servers }: AgentRooms) => {
-      if (!hasLeft) leave = followLog(servers.outputOf(refKey(request.service)), request, listener)
+      if (hasLeft) return
+      leave =
+        request.name === 'ask'
+          ? this.#ask(request, listener)
+          : followLog(servers.outputOf(refKey(request.service)), request, listener)
     }
     this.#opened.promise.then(begin, (error: unknown) => {
       if (!hasLeft) listener.end(new LinkError('gone', 'The agent could not be started.', { cause: error }))
@@ -251,6 +257,17 @@ export class Agent {
       this.#options.log.warn('notice', { text: notice })
       this.notice(notice)
     }
+  }
+
+  #ask({ service, question }: Extract<StreamRequest, { name: 'ask' }>, listener: Listener<StreamItem>): Unsubscribe {
+    const { services, host } = this.#snapshots.get()
+    const view = services.find(({ namespace, name }) => namespace === service.namespace && name === service.name)
+    const url = view && localUrl(view, host.clientProxy)
+    if (url !== undefined) return askModel(url, question, listener)
+    listener.end(
+      new LinkError('refused', `${refKey(service)} is not serving: ${view?.message ?? 'it is not known here.'}`),
+    )
+    return () => undefined
   }
 
   /** What counts now: what the agent was started with, and what a person set since. */

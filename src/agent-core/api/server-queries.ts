@@ -113,8 +113,10 @@ export async function logPage(
   }
 }
 
+type LogFollow = Extract<StreamRequest, { name: 'log' }>
+
 /** The lines written from a cursor on, until the listener leaves. */
-export function followLog(log: ReadableOutput, { from }: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {
+export function followLog(log: ReadableOutput, { from }: LogFollow, listener: Listener<StreamItem>): Unsubscribe {
   const left = new AbortController()
   const { signal } = left
   const read = async (): Promise<void> => {

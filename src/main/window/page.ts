@@ -83,7 +83,11 @@ export class PageRequests {
       listener.stop = this.#link.follow({ next: (item) => this.#send({ id, item }), end }, request.looker)
       return
     }
-    const next = (item: StreamItem) => {
+    if (request.name === 'ask') {
+      listener.stop = this.#link.stream(request, { next: (item) => this.#send({ id, item }), end })
+      return
+    }
+    const next = (item: StreamItem<'log'>) => {
       // Where it continues after the window was hidden.
       listener.request = { ...request, from: item.end }
       this.#send({ id, item })
@@ -97,13 +101,15 @@ export class PageRequests {
 
   #pause(): void {
     for (const listener of this.#listeners.values()) {
+      // A model that answers goes on, and what it says is here when the window is shown again.
+      if (listener.request.name === 'ask') continue
       listener.stop?.()
       listener.stop = undefined
     }
   }
 
   #clear(): void {
-    this.#pause()
+    for (const { stop } of this.#listeners.values()) stop?.()
     this.#listeners.clear()
     for (const id of [...this.#asked.keys()]) this.withdraw(id)
   }

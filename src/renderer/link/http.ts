@@ -17,6 +17,7 @@ import {
   streamLine,
   tokenParameter,
 } from '../../contract/http.ts'
+import type { StreamInput, StreamItem, StreamName, StreamOf } from '../../contract/log.ts'
 import { type Answer, answers, type QueryInput, type QueryName } from '../../contract/queries.ts'
 import { linkWords } from '../words/window.ts'
 
@@ -82,6 +83,11 @@ export function linkOverHttp({ origin, token, storage }: HttpPage): AgentLink {
     return ask<Answer>(httpPaths.query, input, answers[input.name], signal)
   }
 
+  function stream<N extends StreamName>(input: StreamOf<N>, listener: Listener<StreamItem<N>>): Unsubscribe
+  function stream(input: StreamInput, listener: Listener<StreamItem>): Unsubscribe {
+    return subscribe(httpPaths.stream, input, streamLine, listener)
+  }
+
   return {
     query,
     follow: (listener, looker) => {
@@ -91,7 +97,7 @@ export function linkOverHttp({ origin, token, storage }: HttpPage): AgentLink {
     snapshot: () => ask(httpPaths.snapshot, undefined, httpAnswers.snapshot),
     command: (command, requestId = crypto.randomUUID()) =>
       ask(httpPaths.command, { requestId, command }, httpAnswers.command),
-    stream: (input, listener) => subscribe(httpPaths.stream, input, streamLine, listener),
+    stream,
   }
 }
 
@@ -264,17 +270,21 @@ interface SeenDocument {
  * on where it was as soon as it is seen. The app does the same for its own window.
  */
 export function whileSeen(link: AgentLink, page: SeenDocument): AgentLink {
+  function stream<N extends StreamName>(request: StreamOf<N>, listener: Listener<StreamItem<N>>): Unsubscribe
+  function stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe {
+    // A model that answers goes on meanwhile.
+    if (request.name === 'ask') return link.stream(request, listener)
+    let { from } = request
+    const next = (item: StreamItem<'log'>) => {
+      from = item.end
+      listener.next(item)
+    }
+    return pausing(page, { ...listener, next }, (each) => link.stream({ ...request, ...(from && { from }) }, each))
+  }
   return {
     ...link,
     follow: (listener, looker) => pausing(page, listener, (each) => link.follow(each, looker)),
-    stream: (request, listener) => {
-      let { from } = request
-      const next: typeof listener.next = (item) => {
-        from = item.end
-        listener.next(item)
-      }
-      return pausing(page, { ...listener, next }, (each) => link.stream({ ...request, ...(from && { from }) }, each))
-    },
+    stream,
   }
 }
 

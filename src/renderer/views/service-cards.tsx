@@ -1,12 +1,15 @@
-import type { ReactNode } from 'react'
+import { type ReactNode, useState } from 'react'
 import { addressAndPort } from '../../contract/addresses.ts'
+import { localUrl } from '../../contract/ask.ts'
 import type { CrashView, RuntimeFigures, ServiceFigures, ServiceMemory, ServiceView } from '../../contract/service.ts'
 import { Banner, Card, Facts, Folded } from '../components/blocks.tsx'
 import { Command, CommandText, CopyButton } from '../components/buttons.tsx'
+import { ChoiceRow } from '../components/fields.tsx'
 import { ErrorGlyph, WarningGlyph } from '../components/glyph.tsx'
 import { Age, Said, Sentence, Until } from '../components/text.tsx'
 import { useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
+import { type ClientName, clientNames, type ClientOf, clientTexts } from '../words/clients.ts'
 import {
   addressWords,
   crashWords,
@@ -98,13 +101,13 @@ function factsOf(runtime: RuntimeFigures): [name: string, value: ReactNode][] {
 
 /** Where the server is reached: by pods, and from this Mac. */
 export function ServiceAddresses({ service }: { readonly service: ServiceView }) {
-  const { uid, namespace, name, url, port, address } = service
+  const { uid, name, url, port, address } = service
   const proxy = useSnapshot(({ host }) => host.clientProxy)
   const clients = useSnapshot(({ figures }) => figures[uid]?.gateway)
   const reachedFrom = useSnapshot(({ figures }) => figures[uid]?.reachedFrom)
   if (url === undefined && port === undefined) return null
   const server = port === undefined ? undefined : `http://127.0.0.1:${port}`
-  const local = server === undefined || proxy === undefined ? server : `${proxy}/${namespace}/${name}`
+  const local = localUrl(service, proxy)
   return (
     <Card title={addressWords.title}>
       <Facts
@@ -127,7 +130,7 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
       {url !== undefined && (
         <Command text={addressWords.curl(url)} label={addressWords.podsCurl} copyLabel={addressWords.copyPodsCurl} />
       )}
-      {local !== undefined && <Command text={addressWords.curl(local)} copyLabel={addressWords.copyCurl} />}
+      {local !== undefined && <UseFrom of={{ url: local, model: name }} />}
     </Card>
   )
 }
@@ -135,6 +138,23 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
 const Reached = ({ from: { at, address } }: { readonly from: NonNullable<ServiceFigures['reachedFrom']> }) => (
   <Age since={at} words={(age) => addressWords.reachedFrom(address, age)} />
 )
+
+/** What is pasted to use the model from one of the programs that people use most. */
+function UseFrom({ of }: { readonly of: ClientOf }) {
+  const [client, setClient] = useState<ClientName>('curl')
+  return (
+    <>
+      <ChoiceRow
+        title={addressWords.useFrom}
+        help={addressWords.ownKey}
+        words={clientNames}
+        value={client}
+        onChange={setClient}
+      />
+      <Command text={clientTexts[client](of)} label={client} copyLabel={addressWords.copyFor(client)} />
+    </>
+  )
+}
 
 export const CopyUrl = ({ url }: { readonly url: string }) => (
   <CopyButton text={url} label={addressWords.copy(url)}>

@@ -11,6 +11,7 @@ import { type Request, useConnected, useSnapshot, useWindow } from '../store.ts'
 import { holdWords, detailWords, startDaemonWords, stepsWords, viewWords } from '../words/services.ts'
 import { connectionWords, timeWords } from '../words/window.ts'
 import { Answer, AskButton } from './answer.tsx'
+import { AskBox } from './ask.tsx'
 import {
   Crash,
   ServerDetails,
@@ -74,6 +75,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
       <WaysToFit service={service} />
       <Steps steps={service.steps} />
       {crash !== undefined && state === 'ready' && <Crash service={service} crash={crash} />}
+      <AskBox key={service.uid} service={service} />
       <ServiceWork service={service} />
       <ServiceAddresses service={service} />
       <ServiceMemoryCard service={service} />

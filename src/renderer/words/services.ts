@@ -1,3 +1,4 @@
+import type { AnswerEnd } from '../../contract/ask.ts'
 import type { WindowView } from '../../contract/app-bridge.ts'
 import {
   formatByteRate,
@@ -7,6 +8,7 @@ import {
   formatShare,
   formatSpan,
   formatTokenRate,
+  formatTokens,
   formatWatts,
 } from '../../contract/format.ts'
 import type { MemoryStateView } from '../../contract/memory.ts'
@@ -26,10 +28,10 @@ import {
   timeLeftOf,
 } from '../../contract/service.ts'
 import type { DaemonStartSetting } from '../../contract/settings.ts'
-import { shellWord } from '../../contract/shell.ts'
 import { sharedWords, stateWords, stepWords, type Words } from '../../contract/words.ts'
 import type { ModelShare } from '../gauges.ts'
 import type { RowSteps } from '../row-steps.ts'
+import { type ClientName, clientTexts } from './clients.ts'
 
 /** In place of a value that is not known. */
 export const notReported = 'not reported'
@@ -114,11 +116,26 @@ export const addressWords = {
   notPublished: 'no Service yet',
   notRunning: 'no server runs',
   copy: (url: string) => `Copy URL ${url}`,
-  copyCurl: 'Copy curl',
+  useFrom: 'Use it from',
+  ownKey: 'Where the gateway asks for an API key, put yours in place of “none”.',
+  copyFor: (client: ClientName) => (client === 'curl' ? 'Copy curl' : `Copy for ${client}`),
   podsCurl: 'From a pod',
   copyPodsCurl: 'Copy curl for pods',
-  curl: (url: string) =>
-    `curl ${shellWord(`${url}/v1/chat/completions`)} -H 'content-type: application/json' \\\n  -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":64}'`,
+  curl: (url: string) => clientTexts.curl({ url, model: '' }),
+} as const satisfies Words
+
+export const askWords = {
+  title: 'Ask',
+  question: 'Question',
+  example: 'What is a GPU good for?',
+  ask: 'Ask',
+  stop: 'Stop',
+  answer: 'Answer',
+  waiting: 'Waiting for the first word',
+  stopped: 'Stopped.',
+  /** `46 tokens at 12.3 tok/s` */
+  rate: ({ tokens, tokensPerSecond, isCut }: AnswerEnd): string =>
+    `${formatTokens(tokens)} at ${formatTokenRate(tokensPerSecond)}${isCut ? ': cut there, the model had more to say' : ''}`,
 } as const satisfies Words
 
 export const estimateWords = {

@@ -15,7 +15,7 @@ import {
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { answers, type Answer, type QueryInput, type QueryName } from '../../contract/queries.ts'
 import { protocolVersion, type AgentSnapshot } from '../../contract/snapshot.ts'
-import type { StreamInput, StreamItem } from '../../contract/log.ts'
+import type { StreamInput, StreamItem, StreamName, StreamOf } from '../../contract/log.ts'
 import { requestTooLong } from '../agent-door.ts'
 import {
   answerFrame,
@@ -134,6 +134,7 @@ export class AgentClient implements AgentLink, AsyncDisposable {
     return this.#ask({ verb: 'query', query }, queryMs, what, pick, signal)
   }
 
+  stream<N extends StreamName>(request: StreamOf<N>, listener: Listener<StreamItem<N>>): Unsubscribe
   stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe {
     return this.#listen({ verb: 'stream', stream: request }, listener, (frame) =>
       frame.type === 'item' ? frame.item : undefined,

@@ -8,7 +8,7 @@ import {
   type Unsubscribe,
 } from '../../contract/client.ts'
 import { type CommandInput, commandRequest, type CommandResult } from '../../contract/commands.ts'
-import { type StreamInput, type StreamItem, streamRequest } from '../../contract/log.ts'
+import { type StreamInput, type StreamItem, type StreamName, type StreamOf, streamRequest } from '../../contract/log.ts'
 import { type Answer, answers, type QueryInput, type QueryName, query as querySchema } from '../../contract/queries.ts'
 import { type AgentSnapshot, mirrored } from '../../contract/snapshot.ts'
 import type { AgentDoor } from '../agent-door.ts'
@@ -33,7 +33,8 @@ export function inProcessLink(door: AgentDoor): AgentLink {
     snapshot: () => door.look(),
     command: async (command, requestId = randomUUID()) => door.command(commandRequest.parse({ requestId, command })),
     query: async (query, signal) => answerTo(query.name, await door.query(querySchema.parse(query), signal)),
-    stream: (request, listener) => door.stream(streamRequest.parse(request), listener),
+    // The door answers a request with its own items.
+    stream: (request, listener) => door.stream(streamRequest.parse(request), listener as Listener<StreamItem>),
   }
 }
 
@@ -149,6 +150,7 @@ export class LastingLink implements AgentLink, AsyncDisposable {
     return await client.query(query, signal)
   }
 
+  stream<N extends StreamName>(request: StreamOf<N>, listener: Listener<StreamItem<N>>): Unsubscribe
   stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe {
     return this.#listen(listener, (client) => client.stream(request, listener))
   }

@@ -8,6 +8,7 @@ import {
   type CommandName,
   type CommandResult,
 } from '../../../src/contract/commands.ts'
+import type { AnswerPiece } from '../../../src/contract/ask.ts'
 import type { LogChunk } from '../../../src/contract/log.ts'
 import type { Answer, Query, QueryInput, QueryName } from '../../../src/contract/queries.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
@@ -288,6 +289,22 @@ export function testCarriers(carriers: readonly Carrier[]): void {
       expect([door.streams, heard.items, heard.ends]).toEqual([
         [{ name: 'log', service, from: chunk.end }],
         [chunk, plain],
+        [],
+      ])
+    })
+
+    test('what a model answers comes as it is, until it is left', async () => {
+      const heard = new Heard<AnswerPiece>()
+      const leave = carrier.link.stream({ name: 'ask', service, question: ' why? ' }, heard)
+      await eventually(() => door.readers.size === 1)
+      const pieces = [{ text: 'So.\n\n' }, { text: '', end: { tokens: 2, tokensPerSecond: 8.5, isCut: true } }]
+      for (const piece of pieces) door.print(piece)
+      await eventually(() => heard.items.length === 2)
+      leave()
+      await eventually(() => door.readers.size === 0)
+      expect([door.streams, heard.items, heard.ends]).toEqual([
+        [{ name: 'ask', service, question: 'why?' }],
+        pieces,
         [],
       ])
     })

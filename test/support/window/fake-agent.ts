@@ -1,6 +1,7 @@
 import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'
 import type { CommandInput, CommandResult } from '../../../src/contract/commands.ts'
-import type { LogChunk, LogPage, StreamInput, StreamItem } from '../../../src/contract/log.ts'
+import type { AnswerPiece } from '../../../src/contract/ask.ts'
+import type { LogChunk, LogPage, StreamInput, StreamItem, StreamName, StreamOf } from '../../../src/contract/log.ts'
 import type { Answer, QueryInput, QueryName } from '../../../src/contract/queries.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
 
@@ -22,7 +23,7 @@ export class FakeAgent implements AgentLink {
   /** Names of the queries whose asker left before they were answered. */
   readonly withdrawn: QueryName[] = []
   /** Where each log stream that is open began. */
-  readonly logStreams: Pick<StreamInput, 'from'>[] = []
+  readonly logStreams: Pick<StreamOf<'log'>, 'from'>[] = []
   /** Answers the next commands, in this order; without one a command stays unanswered. */
   readonly answers: (CommandResult | LinkError)[] = []
   readonly logs: { current: LogPage | LinkError; previous: LogPage | LinkError } = {
@@ -43,6 +44,8 @@ export class FakeAgent implements AgentLink {
 
   readonly #followers: Open<AgentSnapshot> = new Map()
   readonly #readers: Open<StreamItem> = new Map()
+  readonly questions: string[] = []
+  #answering: Listener<StreamItem> | undefined
   readonly #unanswered: ((result: CommandResult) => void)[] = []
   readonly #waiting: { readonly query: QueryInput; readonly answer: () => void }[] = []
   #snapshot: AgentSnapshot | undefined
@@ -95,6 +98,20 @@ export class FakeAgent implements AgentLink {
   }
 
   /** To every open log. */
+  /** What the model says next, to who asked it last. */
+  say(piece: AnswerPiece): void {
+    this.#answering?.next(piece)
+  }
+
+  failAnswer(error: LinkError): void {
+    this.#answering?.end(error)
+  }
+
+  /** Somebody waits for an answer. */
+  get isAnswering(): boolean {
+    return this.#answering !== undefined
+  }
+
   print(chunk: LogChunk): void {
     for (const { next } of this.#readers.keys()) next(chunk)
   }
@@ -164,10 +181,16 @@ export class FakeAgent implements AgentLink {
     return answer instanceof LinkError ? Promise.reject(answer) : Promise.resolve(answer)
   }
 
+  stream<N extends StreamName>(request: StreamOf<N>, listener: Listener<StreamItem<N>>): Unsubscribe
   stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe {
-    this.logStreams.push(request)
-    this.#readers.set(listener, true)
-    return () => this.#readers.delete(listener)
+    if (request.name === 'log') {
+      this.logStreams.push(request)
+      this.#readers.set(listener, true)
+      return () => this.#readers.delete(listener)
+    }
+    this.questions.push(request.question)
+    this.#answering = listener
+    return () => (this.#answering = undefined)
   }
 }
 

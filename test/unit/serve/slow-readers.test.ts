@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { LinkError } from '../../../src/contract/client.ts'
-import type { LogChunk } from '../../../src/contract/log.ts'
+import type { LogChunk, StreamItem } from '../../../src/contract/log.ts'
 import { ChunkBacklog, feedStream } from '../../../src/serve/feeds.ts'
 import { Heard } from '../../support/carriers/heard.ts'
 import { RecordingDoor } from '../../support/carriers/recording-door.ts'
@@ -34,7 +34,7 @@ const chunk = (at: number, count: number, gap?: string): LogChunk => ({
 test('a log that ends while its reader is busy is read to its end first', async () => {
   const door = new RecordingDoor()
   const writable = busyReader()
-  const heard = new Heard<LogChunk>()
+  const heard = new Heard<StreamItem>()
   feedStream(feedOf(door, writable), { name: 'log', service: { namespace: 'n', name: 's' } }, heard)
   const [reader] = door.readers
   reader?.next(chunk(0, 2))

@@ -1,0 +1,72 @@
+import path from 'node:path'
+import { tmpdir } from 'node:os'
+import { expect, test } from 'vitest'
+import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
+import type { AnswerPiece } from '../../src/contract/ask.ts'
+import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
+import { connectToAgent } from '../../src/serve/client/agent-client.ts'
+import { AgentProcess } from '../support/agent-process.ts'
+import { Heard } from '../support/carriers/heard.ts'
+import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { useSmallEngine, useSmallModel } from '../support/skip.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const engine = useSmallEngine()
+const model = useSmallModel()
+const service = { namespace: 'default', name: 'smol' }
+
+test('a question to a real model is answered in words as they come, ends where the person stops it, and is refused where nothing serves', async () => {
+  await using stack = new AsyncDisposableStack()
+  const sim = stack.use(await KubeSim.start())
+  const { dir } = stack.use(await temporaryFolder())
+  const roots = ['--allowed-model-roots', path.dirname(model), '--client-port', String(await freePort())]
+  const agent = stack.use(
+    await AgentProcess.start({
+      ...{ folder: dir, kubeconfig: sim.kubeconfig(), args: ['--llama-server', engine, ...roots] },
+    }),
+  )
+  const apiVersion = 'inference.llmkube.dev/v1alpha1'
+  const spec = { source: model, format: 'gguf', hardware: { accelerator: 'metal' } }
+  sim.create({ apiVersion, kind: 'Model', metadata: { name: 'smol' }, spec })
+  sim.create({
+    apiVersion,
+    kind: 'InferenceService',
+    metadata: { name: 'smol' },
+    spec: { modelRef: 'smol', extraArgs: ['--temp', '0'] },
+  })
+  await agent.service('smol', 'ready')
+  const { stateDir } = agent
+  const link = stack.use(await connectToAgent({ socketPath: socketPathFor(stateDir, tmpdir()), stateDir }))
+  const ask = (question: string, of = service) => {
+    const heard = new Heard<AnswerPiece>()
+    return { heard, leave: link.stream({ name: 'ask', service: of, question }, heard) }
+  }
+  // What the gateway sees of its clients is told while somebody looks.
+  const seen = new Heard<AgentSnapshot>()
+  link.follow(seen)
+  const clients = () => Object.values(seen.items.at(-1)?.figures ?? {}).flatMap(({ gateway = [] }) => gateway).length
+
+  const { heard } = ask('What is a GPU good for? Answer in one sentence.')
+  await eventually(() => heard.items.at(-1)?.end !== undefined || heard.ends.length > 0, { timeoutMs: 120_000 })
+  expect(heard.ends).toEqual([])
+  const last = heard.items.at(-1)?.end
+  expect(heard.items.map(({ text }) => text).join('')).toContain('Graphics')
+  expect(heard.items.length).toBeGreaterThan(3)
+  expect(last).toMatchObject({ isCut: false })
+  expect(last?.tokens).toBeGreaterThan(3)
+  expect(last?.tokensPerSecond).toBeGreaterThan(0)
+
+  const long = ask('Count from one to one thousand, in words.')
+  await eventually(() => long.heard.items.length > 2 && clients() === 1, { timeoutMs: 60_000 })
+  long.leave()
+  await eventually(() => clients() === 0)
+
+  const none = ask('hello', { ...service, name: 'other' })
+  await eventually(() => none.heard.ends.length === 1)
+  expect(none.heard.ends[0]).toMatchObject({
+    code: 'refused',
+    message: 'default/other is not serving: it is not known here.',
+  })
+})
