@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { availableParallelism, constants, setPriority, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { parts } from './setup/parts.ts'
+import { longParts, parts } from './setup/parts.ts'
 import { type MissingPart, setUp } from './setup/set-up.ts'
 import { longVariable, resultsVariable, type TestResults, testResults } from './test-results.ts'
 import { type Suite, summaryOf } from './test-summary.ts'
@@ -29,7 +29,7 @@ async function everything(): Promise<boolean> {
 }
 
 async function setUpParts(): Promise<TestResults> {
-  const missing = await setUp(parts, (line) => console.log(line))
+  const missing = await setUp(long ? longParts : parts, (line) => console.log(line))
   const fatal = missing.filter(({ part }) => strict && part.required)
   return {
     passed: 0,

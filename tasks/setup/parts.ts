@@ -1,4 +1,5 @@
 import { chromiumPart } from './chromium.ts'
+import { clientsPart } from './clients.ts'
 import { controlPlanePart } from './control-plane.ts'
 import { llamaServerPart } from './llama-server.ts'
 import { mlxLmPart } from './mlx-lm.ts'
@@ -16,3 +17,6 @@ export const parts: readonly Part[] = [
   smallEnginePart,
   smallModelPart,
 ]
+
+/** What only the storms need beside these. */
+export const longParts: readonly Part[] = [...parts, clientsPart]

@@ -4,6 +4,7 @@ import { onPath } from '../../tasks/setup/tools.ts'
 import { llamaServerPart } from '../../tasks/setup/llama-server.ts'
 import { mlxLmPart } from '../../tasks/setup/mlx-lm.ts'
 import { ollamaPart } from '../../tasks/setup/ollama.ts'
+import { clientsPart } from '../../tasks/setup/clients.ts'
 import { smallEnginePart, smallModelPart } from '../../tasks/setup/small-parts.ts'
 import type { Part } from '../../tasks/setup/part.ts'
 
@@ -35,6 +36,9 @@ export const useOllama = (): string => usePart(ollamaPart)
 /** The same for llama.cpp's server as optimised for this processor, and for a real model that it answers with in a second. */
 export const useSmallEngine = (): string => usePart(smallEnginePart)
 export const useSmallModel = (): string => usePart(smallModelPart)
+
+/** A Python that has the clients of OpenAI, Anthropic and LiteLLM. */
+export const useClients = (): string => usePart(clientsPart)
 
 function usePart(part: Part): string {
   const found = part.find()

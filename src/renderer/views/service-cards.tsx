@@ -144,7 +144,7 @@ function UseFrom({ of }: { readonly of: ClientOf }) {
   const [client, setClient] = useState<ClientName>('curl')
   return (
     <>
-      <ChoiceRow
+      <ChoiceRow<ClientName>
         title={addressWords.useFrom}
         help={addressWords.ownKey}
         words={clientNames}
