@@ -63,7 +63,11 @@ async function* piecesOf(url: string, question: string, signal: AbortSignal): As
     headersTimeout: 0,
     bodyTimeout: 0,
   })
-  if (statusCode !== 200) throw new LinkError('refused', refusalOf(statusCode, await headOf(body)))
+  if (statusCode !== 200) {
+    const said = refusal.safeParse(parseJson(await headOf(body))).data
+    const text = said ? sentence(said.error, maxRefusalBytes) : `The model's server answered with status ${statusCode}.`
+    throw new LinkError('refused', text)
+  }
   let tokens = 0
   let isCut = false
   let rate: number | undefined
@@ -85,8 +89,7 @@ async function* piecesOf(url: string, question: string, signal: AbortSignal): As
     rate = timings?.predicted_per_second ?? rate
   }
   const seconds = (performance.now() - (firstAt ?? performance.now())) / 1_000
-  const counted = seconds === 0 ? 0 : tokens / seconds
-  yield { text: '', end: { tokens, tokensPerSecond: rate ?? counted, isCut } }
+  yield { text: '', end: { tokens, tokensPerSecond: rate ?? (seconds > 0 ? tokens / seconds : 0), isCut } }
 }
 
 type Body = Awaited<ReturnType<typeof ask>>['body']
@@ -119,10 +122,4 @@ async function headOf(body: Body): Promise<string> {
     if (text.length > maxLineCharacters) break
   }
   return text
-}
-
-function refusalOf(status: number, text: string): string {
-  const said = refusal.safeParse(parseJson(text)).data?.error
-  if (said === undefined) return `The model's server answered with status ${status}.`
-  return sentence(said, maxRefusalBytes)
 }

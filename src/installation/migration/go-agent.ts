@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
 import type { Platform, ProcessFacts } from '../../agent-core/platform/platform.ts'
-import { hasCode } from '../../agent-core/util/files.ts'
+import { expandHome, hasCode } from '../../agent-core/util/files.ts'
 import { FlagError, parseGoFlags, type FlagSpec, type FlagValue } from '../../agent-core/util/go-flags.ts'
 import { formatDuration } from '../../contract/format.ts'
 import { attempt, InstallationError, type InstallationHost } from '../installation-host.ts'
@@ -143,10 +143,7 @@ export function storeOf(command: GoAgentCommand, isNew: boolean, homes: Homes): 
 }
 
 const folderOf = (stated: string, { homeDir, workingDir }: Homes): string =>
-  path.resolve(
-    workingDir,
-    stated.replace(/^~(?=$|\/)/, () => homeDir),
-  )
+  path.resolve(workingDir, expandHome(stated, homeDir))
 
 /** The value as it is written behind the flag. */
 export function written(flag: string, value: FlagValue): string {
