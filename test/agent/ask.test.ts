@@ -1,44 +1,21 @@
-import path from 'node:path'
 import { tmpdir } from 'node:os'
 import { expect, test } from 'vitest'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
 import type { AnswerPiece } from '../../src/contract/ask.ts'
 import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
 import { connectToAgent } from '../../src/serve/client/agent-client.ts'
-import { AgentProcess } from '../support/agent-process.ts'
 import { Heard } from '../support/carriers/heard.ts'
 import { eventually } from '../support/eventually.ts'
-import { freePort } from '../support/free-port.ts'
-import { KubeSim } from '../support/kube-sim/kube-sim.ts'
-import { useSmallEngine, useSmallModel } from '../support/skip.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
+import { useSmolAgent } from '../support/smol-agent.ts'
 
-const engine = useSmallEngine()
-const model = useSmallModel()
+const start = useSmolAgent()
 const service = { namespace: 'default', name: 'smol' }
 
 test('a question to a real model is answered in words as they come, ends where the person stops it, and is refused where nothing serves', async () => {
-  await using stack = new AsyncDisposableStack()
-  const sim = stack.use(await KubeSim.start())
-  const { dir } = stack.use(await temporaryFolder())
-  const roots = ['--allowed-model-roots', path.dirname(model), '--client-port', String(await freePort())]
-  const agent = stack.use(
-    await AgentProcess.start({
-      ...{ folder: dir, kubeconfig: sim.kubeconfig(), args: ['--llama-server', engine, ...roots] },
-    }),
-  )
-  const apiVersion = 'inference.llmkube.dev/v1alpha1'
-  const spec = { source: model, format: 'gguf', hardware: { accelerator: 'metal' } }
-  sim.create({ apiVersion, kind: 'Model', metadata: { name: 'smol' }, spec })
-  sim.create({
-    apiVersion,
-    kind: 'InferenceService',
-    metadata: { name: 'smol' },
-    spec: { modelRef: 'smol', extraArgs: ['--temp', '0'] },
-  })
-  await agent.service('smol', 'ready')
+  await using smol = await start(['--temp', '0'])
+  const { agent } = smol
   const { stateDir } = agent
-  const link = stack.use(await connectToAgent({ socketPath: socketPathFor(stateDir, tmpdir()), stateDir }))
+  await using link = await connectToAgent({ socketPath: socketPathFor(stateDir, tmpdir()), stateDir })
   const ask = (question: string, of = service) => {
     const heard = new Heard<AnswerPiece>()
     return { heard, leave: link.stream({ name: 'ask', service: of, question }, heard) }

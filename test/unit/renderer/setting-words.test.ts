@@ -1,18 +1,8 @@
 import { expect, test } from 'vitest'
-import { z } from 'zod'
-import { editableRow, type SettingName, settingNames, type SettingsPatch } from '../../../src/contract/settings.ts'
+import type { SettingName, SettingsPatch } from '../../../src/contract/settings.ts'
 import { matches } from '../../../src/renderer/history.ts'
 import { activityWords } from '../../../src/renderer/words/activity.ts'
 import { settingWords, valueText, whyFixed } from '../../../src/renderer/words/settings.ts'
-
-test.each(settingNames.map((name) => ({ name, row: editableRow(name) })))(
-  '$name: what a field asks for, and each value of a choice by what it means',
-  ({ name, row: { kind, schema, choices } }) => {
-    expect(settingWords.problem(name)).toMatch(/^It must be .+\.$/)
-    const values = kind === 'choice' && schema instanceof z.ZodEnum ? schema.options : undefined
-    expect(choices && Object.keys(choices)).toEqual(values)
-  },
-)
 
 test.each<[SettingName, string]>([
   ['drainLimitMs', 'It must be a duration such as 30s or 2m, from 0 to 1h.'],
