@@ -201,6 +201,7 @@ test('that was short brings back what it evicted, but for what a person then sto
   const memoryTrial = { everyMs: 100, comeBackMs: 1_000 }
   const options = { memory, memoryTrial, memoryClock: () => 20 * performance.now() }
   const names = ['stopped', 'evicted', 'spare']
+  const service = (name: string) => ({ namespace: world.namespace, name })
   const since = new Date().toISOString()
   const absences = names.map(async (name) => {
     await world.apply(name)
@@ -211,12 +212,17 @@ test('that was short brings back what it evicted, but for what a person then sto
   const kept = { schema: 1, pausedSince: null, absences: await Promise.all(absences), protected: [], evictions: {} }
   const { stateDir } = await world.preparedAgent(options)
   await writeFile(join(stateDir, 'absences.json'), JSON.stringify(kept))
+  const busy = { fault: { kind: 'status', code: 503 }, times: Infinity } as const
+  const unlisted = sim.faults.add({ on: { verb: 'list', resource: 'inferenceservices' }, ...busy })
   const agent = await world.startAgent(options)
-  for (const name of names) await agent.until(name, ({ hold }) => hold?.by === 'pressure')
-
-  const service = (name: string) => ({ namespace: world.namespace, name })
-  await agent.command({ name: 'stop', service: service('stopped'), scope: 'here' })
-  await agent.command({ name: 'evict', service: service('evicted') })
+  await agent.until('stopped', 'waiting')
+  const early = await agent.command({ name: 'evict', service: service('stopped') })
+  expect(early.message).toMatch(/has not read \S+ yet/)
+  unlisted.remove()
+  for (const name of names) await agent.until(name, ({ hold, state }) => hold?.by === 'pressure' && state === 'stopped')
+  const stop = { name: 'stop', service: service('stopped'), scope: 'here' } as const
+  for (const asked of [stop, { name: 'evict', service: service('evicted') } as const])
+    expect((await agent.command(asked)).outcome).toBe('done')
   for (const name of ['stopped', 'evicted']) await agent.until(name, ({ hold }) => hold?.by === 'person')
   memory.kernelLevel = 'normal'
   await agent.untilReady('spare')

@@ -5,18 +5,11 @@ import { KubeSim } from './kube-sim/kube-sim.ts'
 import { useSmallEngine, useSmallModel } from './skip.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
-interface SmolAgent extends AsyncDisposable {
-  readonly agent: AgentProcess
-  readonly folder: string
-  /** Of the client proxy. */
-  readonly port: number
-}
-
-/** @returns what starts an agent with a client proxy that serves a real small model as default/smol, on a simulated cluster. */
-export function useSmolAgent(): (extraArgs?: readonly string[]) => Promise<SmolAgent> {
+/** @returns what starts an agent with a client proxy at `port` that serves a real small model as default/smol, on a simulated cluster. */
+export function useSmolAgent() {
   const engine = useSmallEngine()
   const source = useSmallModel()
-  return async (extraArgs = []) => {
+  return async (extraArgs: readonly string[] = []) => {
     await using stack = new AsyncDisposableStack()
     const sim = stack.use(await KubeSim.start())
     const { dir: folder } = stack.use(await temporaryFolder())

@@ -87,9 +87,10 @@ export function knownService({ link }: Rooms, ref: ServiceRef): Known | string {
   if (!session) return `There is no cluster to ask about ${key}: ${link.view().message}`
   const report = session.reconciler.report(key)
   const uid = report?.uid
-  if (!report || uid === undefined) {
+  if (!report && session.cluster.synced) {
     return `This machine knows no InferenceService ${key}; check its name and namespace.`
   }
+  if (!report || uid === undefined) return `This machine has not read ${key} yet: try again in a moment.`
   const { hold } = report
   return { session, report, uid, personsHold: hold?.by === 'person' ? hold : undefined }
 }

@@ -208,14 +208,13 @@ export function keeperOf({
 }
 
 /** What goes with the service where it is deleted. Throws LinkError where the cluster does not tell. */
-export async function deletion(api: KubeApi, service: ServiceRef, isShown: boolean): Promise<DeletionView> {
-  const key = refKey(service)
-  if (!isShown) throw new LinkError('refused', `This machine knows no InferenceService ${key}.`)
+export async function deletion(api: KubeApi, service: ServiceRef): Promise<DeletionView> {
   try {
     return deletionViewOf(await planDeletion(api, service))
   } catch (error) {
     if (!isApiError(error)) throw error
     const words = error.code === undefined ? `the cluster does not answer (${rootMessage(error)})` : error.detail
-    throw new LinkError('refused', `It is not known what would be deleted with ${key}: ${words}.`, { cause: error })
+    const unknown = `It is not known what would be deleted with ${refKey(service)}`
+    throw new LinkError('refused', `${unknown}: ${words}.`, { cause: error })
   }
 }

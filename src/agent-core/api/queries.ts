@@ -1,6 +1,6 @@
 import { homedir } from 'node:os'
 import { conditions, contexts, events, fleet, unserved } from './cluster-queries.ts'
-import type { Rooms } from './command.ts'
+import { knownService, type Rooms } from './command.ts'
 import { diagnostics } from './diagnostics.ts'
 import { deletion } from './delete-model.ts'
 import { fit } from './fit-query.ts'
@@ -51,8 +51,9 @@ async function answerTo(rooms: Rooms, query: Query, signal: AbortSignal): Promis
     case 'conditions':
       return conditions(sessionOf(rooms).cluster, query.service)
     case 'deletion': {
-      const { cluster, reconciler } = sessionOf(rooms)
-      return deletion(cluster.api, query.service, reconciler.report(refKey(query.service)) !== undefined)
+      const known = knownService(rooms, query.service)
+      if (typeof known === 'string') throw new LinkError('refused', known)
+      return deletion(known.session.cluster.api, query.service)
     }
     case 'runtimes':
       return { runtimes: await runtimesHere(rooms) }

@@ -67,7 +67,6 @@ export const clientTexts = {
   opencode: ({ url, model }: ClientOf) =>
     JSON.stringify(
       {
-        $schema: 'https://opencode.ai/config.json',
         provider: {
           metalbar: {
             npm: '@ai-sdk/openai-compatible',
