@@ -32,7 +32,6 @@ test('a question to a real model is answered in words as they come, ends where t
   expect(heard.items.map(({ text }) => text).join('')).toContain('Graphics')
   expect(heard.items.length).toBeGreaterThan(3)
   expect(last).toMatchObject({ isCut: false })
-  expect(last?.tokens).toBeGreaterThan(3)
   expect(last?.tokensPerSecond).toBeGreaterThan(0)
 
   const long = ask('Count from one to one thousand, in words.')
