@@ -4,6 +4,7 @@ import type { AnswerPiece } from '../../contract/ask.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import { LinkError, type Listener, type Unsubscribe } from '../../contract/client.ts'
 import { parseJson } from '../util/files.ts'
+import { linesOf } from '../util/lines.ts'
 import { messageOf } from '../util/message-of.ts'
 
 /** An answer that a person reads; a longer one is cut. */
@@ -96,20 +97,13 @@ type Body = Awaited<ReturnType<typeof ask>>['body']
 
 /** The JSON of each `data:` line up to `[DONE]`; throws where the answer ends before it, or is no stream of events. */
 async function* eventsOf(body: Body): AsyncGenerator<unknown, void> {
-  body.setEncoding('utf8')
-  let pending = ''
-  for await (const piece of body as AsyncIterable<string>) {
-    const lines = (pending + piece).split('\n')
-    pending = lines.pop() ?? ''
-    if (pending.length > maxLineCharacters) throw new Error('a line of it is too long')
-    for (const line of lines) {
-      if (!line.startsWith('data:')) continue
-      const data = line.slice('data:'.length).trim()
-      if (data === '[DONE]') return
-      const event = parseJson(data)
-      if (event === undefined) throw new Error('a line of it is no JSON')
-      yield event
-    }
+  for await (const line of linesOf(body, maxLineCharacters)) {
+    if (!line.startsWith('data:')) continue
+    const data = line.slice('data:'.length).trim()
+    if (data === '[DONE]') return
+    const event = parseJson(data)
+    if (event === undefined) throw new Error('a line of it is no JSON')
+    yield event
   }
   throw new Error('it has no end')
 }

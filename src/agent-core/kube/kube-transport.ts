@@ -1,6 +1,7 @@
 import { HttpMethod, RequestContext } from '@kubernetes/client-node'
 import PQueue from 'p-queue'
 import { request, type Dispatcher } from 'undici'
+import { linesOf } from '../util/lines.ts'
 import { answerTooLarge, ApiError, isApiError, rootMessage } from './api-error.ts'
 import { readAnswer, type AnswerKind } from './large-answer.ts'
 import type { PinnedContext } from './pinned-context.ts'
@@ -97,7 +98,7 @@ export class KubeTransport {
       if (statusCode !== 200) throw ApiError.fromResponse(what, statusCode, await textOf(body, what), headers)
       timer.refresh()
       onOpen()
-      for await (const line of linesOf(body)) {
+      for await (const line of linesOf(body, maxAnswerBytes)) {
         timer.refresh()
         yield parse(await readAnswer(line, answer, signal))
       }
@@ -217,24 +218,6 @@ async function textOf(
     chunks.push(piece)
   }
   return Buffer.concat(chunks).toString()
-}
-
-/** A line may come in hundreds of pieces: each is looked at once. */
-async function* linesOf(body: Dispatcher.ResponseData['body']): AsyncGenerator<string, void> {
-  let pieces: string[] = []
-  let length = 0
-  body.setEncoding('utf8')
-  for await (const chunk of body) {
-    const [end = '', ...starts] = String(chunk).split('\n')
-    pieces.push(end)
-    length += end.length
-    for (const start of starts) {
-      if (length > 0) yield pieces.join('')
-      pieces = [start]
-      length = start.length
-    }
-    if (length > maxAnswerBytes) throw new Error('a line of it is too long')
-  }
 }
 
 /** An exec plugin of the kubeconfig may wait for a person, or for ever: no request waits longer than for a server. */
