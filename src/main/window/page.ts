@@ -101,7 +101,7 @@ export class PageRequests {
 
   #pause(): void {
     for (const listener of this.#listeners.values()) {
-      // A model that answers goes on, and what it says is here when the window is shown again.
+      // An answer goes on while the window is hidden: begun again, it would ask the model a second time.
       if (listener.request.name === 'ask') continue
       listener.stop?.()
       listener.stop = undefined

@@ -118,7 +118,7 @@ export function FindField({ label, placeholder, text, onChange }: FindFieldProps
 interface ChoiceRowProps<T extends string> {
   readonly title: string
   readonly help: string
-  /** Of what can be chosen, by its value. */
+  /** The label of each choice, by its value. */
   readonly words: Readonly<Record<T, string>>
   /** None of them = nothing is chosen yet. */
   readonly value: string

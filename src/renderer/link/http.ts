@@ -272,7 +272,7 @@ interface SeenDocument {
 export function whileSeen(link: AgentLink, page: SeenDocument): AgentLink {
   function stream<N extends StreamName>(request: StreamOf<N>, listener: Listener<StreamItem<N>>): Unsubscribe
   function stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe {
-    // A model that answers goes on meanwhile.
+    // An answer goes on in a hidden tab: begun again, it would ask the model a second time.
     if (request.name === 'ask') return link.stream(request, listener)
     let { from } = request
     const next = (item: StreamItem<'log'>) => {

@@ -106,7 +106,7 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
   const clients = useSnapshot(({ figures }) => figures[uid]?.gateway)
   const reachedFrom = useSnapshot(({ figures }) => figures[uid]?.reachedFrom)
   if (url === undefined && port === undefined) return null
-  const server = port === undefined ? undefined : `http://127.0.0.1:${port}`
+  const server = localUrl(service, undefined)
   const local = localUrl(service, proxy)
   return (
     <Card title={addressWords.title}>

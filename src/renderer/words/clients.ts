@@ -86,5 +86,5 @@ export const clientNames = Object.fromEntries(Object.keys(clientTexts).map((name
   string
 >
 
-/** Of Python and of JavaScript alike. */
+/** A string literal in both Python and JavaScript. */
 const quoted = (text: string): string => JSON.stringify(text)

@@ -72,7 +72,7 @@ export const settingWords = {
   },
   show: (title: string) => `Show ${title}`,
   copyLine: (title: string) => `Copy line for ${title}`,
-  /** Of what the agent reads only at its start; `startFile`: the app's, undefined if the agent is started with flags. */
+  /** How to change a setting that the agent reads only at its start. `startFile`: the app's, undefined if the agent is started with flags. */
   stated(canBe: boolean, startFile: string | undefined): string {
     if (!canBe) return 'The app sets it when it starts the agent, so it cannot be changed here.'
     const how =

@@ -300,7 +300,7 @@ export class Inventory {
     return Promise.all([...downloads].map(([path, parts]) => this.#partial(path, parts, wanted)))
   }
 
-  /** `files`: the download and the records beside it. `wanted`: Models that a service has or that are being fetched; undefined while nobody knows. */
+  /** One unfinished download of these `files`. `wanted`: models in use or being fetched; undefined before the cluster was read. */
   async #partial(path: string, files: readonly FoundFile[], wanted?: ReadonlySet<string>): Promise<Partial> {
     const { now } = this.#options
     const { model = '', source = '' } = (await readNote(path)) ?? {}

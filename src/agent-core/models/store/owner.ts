@@ -1,6 +1,6 @@
 /**
- * The owners that stored bytes can have, decided by what was sent to fetch them and never by what a server says of them. What a namespace fetched
- * with something secret belongs to the name of the namespace: whoever creates a deleted namespace again owns what is left of it.
+ * The owners that stored bytes can have, decided by what was sent to fetch them and never by what a server says of them. What was fetched
+ * with a Secret of a namespace belongs to that namespace's name: a namespace that is deleted and created again gets it back.
  */
 export const owners = {
   /** Nothing secret was sent for it, or it lay in the store already. */
