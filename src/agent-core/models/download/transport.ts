@@ -1,7 +1,8 @@
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls'
-import { EnvHttpProxyAgent, fetch as undiciFetch, type Dispatcher } from 'undici'
+import { Agent, type Dispatcher, fetch as undiciFetch, ProxyAgent } from 'undici'
 import { readBounded } from '../../util/files.ts'
 import { messageOf } from '../../util/message-of.ts'
+import { proxyFor } from '../../util/proxy.ts'
 import { ModelError } from '../errors.ts'
 import type { HostGuard } from './host-guard.ts'
 
@@ -9,7 +10,7 @@ import type { HostGuard } from './host-guard.ts'
 export interface Transport extends AsyncDisposable {
   readonly dispatcher: Dispatcher
   readonly fetch: typeof fetch
-  /** The proxy that requests to such an address go through, without its login; also given where NO_PROXY exempts the address. */
+  /** The proxy that requests to such an address go through, without its login. */
   proxyFor(url: URL): URL | undefined
   /** Where it is this machine's system that keeps us from `shown`; `fetch` throws it by itself. */
   denied(error: unknown, shown: string): Promise<ModelError | undefined>
@@ -26,31 +27,32 @@ export interface TransportOptions {
   readonly whyUnreachable?: ((error: unknown) => Promise<string | undefined>) | undefined
 }
 
-/** Throws ModelError where the certificates cannot be read or a proxy's address makes no sense. */
+/** Throws ModelError where the certificates cannot be read. */
 export async function createTransport({ env, caFile, guard, whyUnreachable }: TransportOptions): Promise<Transport> {
-  const http = proxyAddress(env, 'http_proxy') ?? proxyAddress(env, 'all_proxy')
-  const https = proxyAddress(env, 'https_proxy') ?? proxyAddress(env, 'all_proxy') ?? http
   const tls = caFile === undefined ? {} : { secureContext: await trusting(caFile) }
-  const agent = new EnvHttpProxyAgent({
-    // Undici falls back to the process's own environment where nothing is said.
-    httpProxy: http?.href ?? '',
-    httpsProxy: https?.href ?? '',
-    noProxy: variable(env, 'no_proxy') ?? '',
-    // Not for the proxy itself, which a person chose.
-    connect: { ...tls, ...(guard && { lookup: guard.lookup }) },
-    requestTls: tls,
-    proxyTls: tls,
+  const options = {
     // When the last HTTP/2 stream of a connection is ended, undici 8 throws from a timer, where it cannot be caught.
     allowH2: false,
     // The download watches the pace itself.
     headersTimeout: 0,
     bodyTimeout: 0,
-  })
+  }
+  const agent = new Agent({ ...options, connect: { ...tls, ...(guard && { lookup: guard.lookup }) } })
+  /** By their addresses. What leads to one is not guarded, as a person chose it. */
+  const proxies = new Map<string, ProxyAgent>()
+  const through = (proxy: URL): ProxyAgent => {
+    const known =
+      proxies.get(proxy.href) ?? new ProxyAgent({ ...options, uri: proxy.href, requestTls: tls, proxyTls: tls })
+    proxies.set(proxy.href, known)
+    return known
+  }
   const guarded =
     (dispatch: Dispatcher['dispatch']): Dispatcher['dispatch'] =>
     (request, handler) => {
-      guard?.requireHost(new URL(request.origin ?? '').hostname)
-      return dispatch(request, handler)
+      const origin = new URL(request.origin ?? '')
+      guard?.requireHost(origin.hostname)
+      const proxy = httpProxyFor(env, origin)
+      return proxy === undefined ? dispatch(request, handler) : through(proxy).dispatch(request, handler)
     }
   const dispatcher = agent.compose(guarded)
   const denied: Transport['denied'] = async (error, shown) => {
@@ -67,8 +69,10 @@ export async function createTransport({ env, caFile, guard, whyUnreachable }: Tr
     // Node.js types the fetch that is built in, which is an older undici.
     fetch: fetch as unknown as typeof globalThis.fetch,
     denied,
-    proxyFor: ({ protocol }) => withoutLogin(protocol === 'https:' ? https : http),
-    [Symbol.asyncDispose]: () => agent.destroy(),
+    proxyFor: (url) => withoutLogin(httpProxyFor(env, url)),
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all([agent, ...proxies.values()].map((one) => one.destroy()))
+    },
   }
 }
 
@@ -89,22 +93,17 @@ async function trusting(caFile: string): Promise<SecureContext> {
   }
 }
 
-function proxyAddress(env: TransportOptions['env'], name: 'all_proxy' | 'http_proxy' | 'https_proxy'): URL | undefined {
-  const value = variable(env, name)
-  if (value === undefined) return undefined
-  const address = /^[a-z][a-z0-9+.-]*:\/\//i.test(value) ? value : `http://${value}`
-  const url = URL.canParse(address) ? new URL(address) : undefined
-  if (url !== undefined && ['http:', 'https:'].includes(url.protocol)) return url
-  const what =
-    url?.protocol.startsWith('socks') === true
-      ? 'names a SOCKS proxy, but models are fetched through HTTP proxies only: give one in HTTPS_PROXY and HTTP_PROXY as http://host:port, or none.'
-      : 'is not the address of a proxy: write it as http://host:port.'
-  throw ModelError.untilRepairedHere('BadProxy', `${name.toUpperCase()} ${what}`)
-}
-
-/** As curl: small letters win, empty counts as not there. */
-function variable(env: TransportOptions['env'], name: string): string | undefined {
-  return [env[name], env[name.toUpperCase()]].find((value) => value !== undefined && value.trim() !== '')?.trim()
+/** Throws ModelError where the proxy that is stated cannot be used. */
+function httpProxyFor(env: TransportOptions['env'], url: URL): URL | undefined {
+  try {
+    const proxy = proxyFor(env, url, { allProxy: true })
+    if (proxy?.protocol.startsWith('socks') !== true) return proxy
+    throw new Error(
+      `The proxy ${proxy.protocol}//${proxy.host} speaks SOCKS, but models are fetched through HTTP proxies only: give one in HTTPS_PROXY and HTTP_PROXY as http://host:port, or none.`,
+    )
+  } catch (error) {
+    throw ModelError.untilRepairedHere('BadProxy', messageOf(error))
+  }
 }
 
 function withoutLogin(url: URL | undefined): URL | undefined {
