@@ -114,7 +114,7 @@ test('a repository of the Hub is served, listed with its user, and not deleted u
   })
 })
 
-test('a projector that the Model names is given to the server, and its memory is counted', async () => {
+test('a projector that the Model names is given to the server, its memory is counted, and it is fetched again once it is gone', async () => {
   const { hub, start, apply, folder } = await world()
   const projector = await weights(folder, 3)
   await hub.addRepo('org/seeing', { 'seeing-Q4_K_M.gguf': await weights(folder, 2), 'mmproj-F16.gguf': projector })
@@ -123,6 +123,12 @@ test('a projector that the Model names is given to the server, and its memory is
   const { pid, memory } = await agent.service('seeing', 'ready')
   expect(await commandLineOf(pid ?? 0)).toMatch(/ --mmproj \S+\/mmproj-F16\.gguf/)
   expect(memory?.items?.mmproj).toBeGreaterThanOrEqual(projector.length)
+  const { stdout } = await agent.run('models', '--json')
+  const { models } = JSON.parse(stdout) as { models: { path: string }[] }
+  const at = join(models[0]?.path ?? '', '../mmproj-F16.gguf')
+  await rm(at)
+  process.kill(pid ?? 0, 'SIGKILL')
+  await eventually(async () => (await readFile(at).catch(() => undefined))?.equals(projector) === true)
 })
 
 test('an agent that is killed in a download goes on with it at its next start', async () => {

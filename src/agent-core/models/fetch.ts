@@ -5,12 +5,12 @@ import { stateOfFile } from '../util/files.ts'
 import { pathBelow } from '../util/is-below.ts'
 import { compareWithStored, remoteStates, requireFile, startProblem, type RemoteState } from './ask-source.ts'
 import type { Content, ContentFetches, GetOptions } from './content-fetches.ts'
-import { firstBytes, requireFormat } from './content-kind.ts'
+import { expectsGguf, firstBytes, requireFormat } from './content-kind.ts'
 import { hashFile } from './download/hash.ts'
 import type { DownloadTurns } from './download/limits.ts'
 import { ModelError } from './errors.ts'
 import { FactsOfFiles } from './facts-of-files.ts'
-import type { GgufHeader } from './gguf/gguf.ts'
+import { type GgufHeader, whyNoModel } from './gguf/gguf.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { localModel, type ModelRoots } from './local.ts'
 import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
@@ -38,8 +38,6 @@ export interface FetcherOptions {
   /** Where other tools' caches are found. */
   readonly env: Readonly<Record<string, string | undefined>>
   readonly homeDir: string
-  /** Takes work that lasts beyond the caller's answer. */
-  readonly beside: (work: Promise<void>) => void
 }
 
 /** More files than the store of one machine has. */
@@ -94,6 +92,20 @@ export class Fetcher {
     return this.#arrived(request, await this.#inTurn(waiters, () => this.#fetch(request, waiters, states)))
   }
 
+  /** Whether the files of the model of the store at `path` have the checksums that were recorded; one whose files have not is deleted. Throws ModelError, and what the disk answers. */
+  async isIntact(path: string): Promise<boolean> {
+    const { store, log } = this.#options
+    const stored = (await store.list()).find((one) => one.path === path && one.manifest.origin !== 'adopted')
+    for (const file of stored?.manifest.files ?? []) {
+      const at = pathBelow(stored?.folder ?? '', file.path)
+      if (!stored || file.sha256 === undefined || (await this.#hashes.of(at)) === file.sha256) continue
+      log.error('a file of a model is not what was stored, so the model is deleted and fetched again', { path: at })
+      await store.remove(stored)
+      return false
+    }
+    return true
+  }
+
   /** What the store has of the source, as far as the request may have it and means it, the first that counts first. */
   async #contents(request: ModelRequest, signal: AbortSignal): Promise<readonly StoredModel[]> {
     const { store, remote } = this.#options
@@ -119,9 +131,11 @@ export class Fetcher {
     return undefined
   }
 
-  #inPlace(path: string, request: ModelRequest): Promise<LocalModel> {
+  async #inPlace(path: string, request: ModelRequest): Promise<LocalModel> {
     const allows = (file: string) => this.#options.roots.allows(file, request.namespace)
-    return localModel(path, request, { hashes: this.#hashes, allows })
+    const model = await localModel(path, request, { hashes: this.#hashes, allows })
+    await this.#modelHeader(model.path)
+    return model
   }
 
   #inTurn({ signal, tell }: Waiters<Progress>, work: () => Promise<StoredModel>): Promise<StoredModel> {
@@ -161,8 +175,7 @@ export class Fetcher {
         files: files.flatMap(({ path, blob }, at) => {
           const content = arrived[at]
           if (!content) return []
-          const isStated = at === 0 && request.sha256 !== undefined
-          return [{ ...content, path, isStated, etag: states.get(path)?.validator ?? blob ?? content.etag }]
+          return [{ ...content, path, etag: states.get(path)?.validator ?? blob ?? content.etag }]
         }),
       })
       isStored = true
@@ -233,16 +246,13 @@ export class Fetcher {
     const wanted = request.sha256?.toLowerCase()
     const [first] = stored.manifest.files
     if (wanted === undefined || !first) return stored
-    const { store, log } = this.#options
+    const { log } = this.#options
     const path = pathBelow(stored.folder, first.path)
-    // A stamp that says otherwise proves nothing, and one that agrees is not put down: it says so to this Model alone.
-    if (first.sha256 === undefined && (await store.stamped(path)) === wanted) return stored
     let known = stored
     let { sha256 } = first
     if (sha256 === undefined) {
       const hashedState = await stateOfFile(path)
       const found = await this.#hashes.of(path)
-      await store.stamp(path, found)
       known = await this.#noted(stored, ({ files }) => ({
         files: files.map((file) => (file.path === first.path ? { ...file, sha256: found, hashedState } : file)),
       }))
@@ -255,19 +265,22 @@ export class Fetcher {
 
   async #arrived(request: ModelRequest, stored: StoredModel): Promise<LocalModel> {
     if (stored.manifest.primary !== '') await requireFormat(stored.path, request.format)
-    if (!stored.manifest.header) this.#options.beside(this.#describe(stored))
-    return localOf(stored)
+    const header = await this.#modelHeader(stored.path)
+    if (!header || stored.manifest.header) return localOf(stored)
+    const { architecture, quantization, contextLength } = header
+    return localOf(await this.#noted(stored, () => ({ header: { architecture, quantization, contextLength } })))
   }
 
-  /** Records what a list shows of a model; the header is read after the model is handed out, so that no start waits for it. */
-  async #describe(stored: StoredModel): Promise<void> {
-    if (!/\.gguf$/i.test(stored.path)) return
-    try {
-      const { architecture, quantization, contextLength } = await this.#options.headers.of(stored.path)
-      await this.#noted(stored, () => ({ header: { architecture, quantization, contextLength } }))
-    } catch (error) {
-      this.#options.log.debug('header of a model not read', { path: stored.path, error })
-    }
+  /** Undefined where a file has none that can be read: whether that is a model is for the runtime to say. Throws ModelError where it says that it is none. */
+  async #modelHeader(path: string): Promise<GgufHeader | undefined> {
+    if (!expectsGguf(path)) return undefined
+    const header = await this.#options.headers.of(path).catch((error: unknown) => {
+      this.#options.log.debug('header of a model not read', { path, error })
+      return undefined
+    })
+    const problem = header && whyNoModel(header, path)
+    if (problem !== undefined) throw ModelError.untilRepairedHere('NotAModel', `${path} ${problem}`)
+    return header
   }
 }
 

@@ -61,7 +61,11 @@ export async function localModel(
       `${first} does not have the SHA-256 that spec.sha256 states, ${wanted}. Put the right file there, or correct spec.sha256.`,
     )
   }
-  return { path: found.path, files, sizeBytes, revision: await stampOf(files), ...(mmproj !== undefined && { mmproj }) }
+  const all = mmproj === undefined ? files : [...files, mmproj]
+  return {
+    ...{ path: found.path, files: all, sizeBytes, revision: await stampOf(files) },
+    ...(mmproj !== undefined && { mmproj }),
+  }
 }
 
 async function requireModel(

@@ -3,14 +3,14 @@ import { join } from 'node:path'
 import { messageOf } from '../util/message-of.ts'
 import { isOfOneModel, isOpenTo } from './store/owner.ts'
 import { ModelError, type ModelChoice } from './errors.ts'
-import { GgufError, type GgufHeader } from './gguf/gguf.ts'
+import { GgufError, type GgufHeader, whyNoModel } from './gguf/gguf.ts'
 import { maxHeaderBytes } from './gguf/header.ts'
 import { type Allows, type ModelRoots, resolveLocal } from './local.ts'
 import type { ModelRequest } from './model-request.ts'
 import type { Remote, RemoteRequest } from './remote.ts'
 import type { RemoteFile } from './resolve.ts'
 import { parseShard, selectionDigest } from './selection.ts'
-import { parseModelSource } from './source.ts'
+import { parseModelSource, shownSource } from './source.ts'
 import type { Store } from './store/store.ts'
 
 /** What the headers of a GGUF model say, wherever it is. */
@@ -44,7 +44,7 @@ export async function lookHere(
     choices = [],
     notes,
   } = await resolveLocal(path, { quantization }, allows)
-  const headers = await headersOf(first, files, read)
+  const headers = await headersOf(first, first, files, read)
   const projector = mmproj === undefined ? {} : { mmproj: await projectorAt(mmproj, read) }
   return { ...headers, fileBytes: sizeBytes, ...projector, isHere: true, choices, notes }
 }
@@ -52,14 +52,17 @@ export async function lookHere(
 /** The most of all files of a model together. Real ones have some thousands, and headers below 20 MiB. */
 const maxTensors = 131_072
 
-/** `files` with or without the first. Throws GgufError, also where they are more than any model has. */
+/** `files` with or without the first. Throws GgufError, also where it is no model, or they are more than any model has. */
 async function headersOf<File>(
   first: File,
+  name: string,
   files: readonly File[],
   read: (file: File) => Promise<GgufHeader>,
 ): Promise<Pick<ModelLook, 'header' | 'shards'>> {
   const rest = files.filter((file) => file !== first)
   const header = await read(first)
+  const problem = whyNoModel(header, name)
+  if (problem !== undefined) throw new GgufError(`${name} ${problem}`)
   const shards: GgufHeader[] = []
   let { length: tensors } = header.tensors
   let { dataOffset: bytes } = header
@@ -104,7 +107,7 @@ export async function lookAtServer(remote: Remote, request: RemoteRequest, signa
     throw ModelError.terminal('NoSuchFile', `${request.source} does not name a GGUF file: name one of its files.`)
   }
   const parts = weights.filter((file) => file !== first && parseShard(file.fileName) !== undefined)
-  const { header, shards } = await headersOf(first, parts, headerOf)
+  const { header, shards } = await headersOf(first, shownSource(first.url), parts, headerOf)
   const projector = files.find(({ role }) => role === 'mmproj')
   const mmproj = projector && (await headerOf(projector))
   return {
@@ -154,7 +157,7 @@ export async function lookOnMachine(
     .filter((file) => file.path !== mmproj)
   const paths = weights.map((file) => file.path)
   return {
-    ...(await headersOf(path, paths, read)),
+    ...(await headersOf(path, path, paths, read)),
     fileBytes: weights.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
     ...(mmproj !== undefined && { mmproj: await projectorAt(mmproj, read) }),
     ...{ isHere: true, choices: [], notes: [] },

@@ -130,7 +130,6 @@ export class Models {
     this.#fetcher = new Fetcher({
       ...{ store: this.#store, watch: this.#watch, roots: this.#roots, contents },
       ...{ remote: this.#remote, turns: this.#turns, headers: this.#headers, log, now, env, homeDir },
-      beside: (work) => this.#inBackground(work),
     })
     this.#pulls = new Pulls({ ensure: (request, how) => this.ensure(request, how), onChange, now })
   }
@@ -169,6 +168,11 @@ export class Models {
   /** Puts down that a server was started with it, and deletes older contents of its source. */
   markUsed(request: ModelRequest, { path }: LocalModel): Promise<void> {
     return this.#changing(this.#inventory.markUsed(this.#wanted(request), path))
+  }
+
+  /** See {@link Fetcher.isIntact}. */
+  isIntact({ path }: Pick<LocalModel, 'path'>): Promise<boolean> {
+    return this.#changing(this.#fetcher.isIntact(path))
   }
 
   /** See {@link lookOnMachine}. Throws ModelError and GgufError. */

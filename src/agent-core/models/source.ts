@@ -56,6 +56,8 @@ export function parseModelSource(source: string): ModelSource {
     )
   if (hasControlCharacter(source)) return unsupported('', 'spec.source contains a control character: remove it.')
   if (source.startsWith('/')) return { kind: 'local', path: source }
+  const page = hubPage.exec(source)?.[1]
+  if (page !== undefined) return httpSource(`https://${page}`, 'https')
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(source)?.[1]?.toLowerCase() ?? ''
   switch (scheme) {
     case 'http':
@@ -88,6 +90,9 @@ export function parseModelSource(source: string): ModelSource {
       )
   }
 }
+
+/** An address of the Hub without its scheme, as people copy it and as `ollama run` takes it. */
+const hubPage = /^(?:hf:\/*)?((?:huggingface\.co|hf\.co)\/.+)$/is
 
 /** The source without credentials, query and fragment: what messages, logs and records may hold. */
 export function shownSource(source: string): string {
@@ -190,7 +195,9 @@ function hubSource(source: string, address: string): ModelSource {
 function parseHubAddress(address: string): HubAddress | string {
   const hint = 'write it as hf://owner/name, hf://owner/name/file.gguf or hf://owner/name@revision.'
   const [, owner = '', name = '', tag, atName, rest = ''] =
-    /^([^/@:]+)\/([^/@:]+)(?::([^/@]+))?(?:@(refs\/[^/]+\/[^/]+|[^/]+))?\/?(.*)$/s.exec(address) ?? []
+    /^(?:models\/(?=[^/]+\/))?([^/@:]+)\/([^/@:]+)(?::([^/@]+))?(?:@(refs\/[^/]+\/[^/]+|[^/]+))?\/?(.*)$/s.exec(
+      address.replace(/(?<=@)refs%2F([^/%]+)%2F/i, 'refs/$1/'),
+    ) ?? []
   if (owner === 'datasets' || owner === 'spaces' || owner === 'buckets') {
     return `is not in a model repository of the Hub but in one of its ${owner}: give a model repository, as hf://owner/name.`
   }
@@ -235,7 +242,7 @@ function ollamaSource(source: string): ModelSource {
 
 /** As the Hub allows the names of owners and repositories. */
 export function isRepoElement(name: string): boolean {
-  return /^[a-z0-9][\w.-]{0,95}$/i.test(name) && !name.includes('..')
+  return /^\w[\w.-]{0,95}$/.test(name) && !name.includes('..')
 }
 
 /** A branch, tag or commit as git allows them, as far as it could leave an address. */

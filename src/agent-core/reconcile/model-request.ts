@@ -83,8 +83,8 @@ export function fetchRequest({ api, namespace, name, spec }: FetchInputs): Fetch
   }
 }
 
-/** What a server is started with. */
-export interface ServerFiles extends Omit<LocalModel, 'files'> {
+/** What a server is started with; `files` also of its draft. */
+export interface ServerFiles extends LocalModel {
   /** Draft weights. */
   readonly draft?: string
 }
@@ -94,16 +94,16 @@ export async function serverFiles(
   { model, draft }: { readonly model: LocalModel; readonly draft: LocalModel | undefined },
   draftFile: string | undefined,
 ): Promise<ServerFiles> {
-  const { files, ...rest } = model
-  if (draftFile === undefined) return { ...rest, ...(draft && { draft: draft.path }) }
-  const file = fileNamed(draftFile, files)
+  if (draft) return { ...model, files: [...model.files, ...draft.files], draft: draft.path }
+  if (draftFile === undefined) return model
+  const file = fileNamed(draftFile, model.files)
   if (file === undefined) {
     throw ModelError.untilRepairedHere(
       'FileMissing',
       `${JSON.stringify(draftFile)} of spec.speculativeDecoding.draftModel is not among the files of the model: correct it, or spec.files.`,
     )
   }
-  return { ...rest, sizeBytes: rest.sizeBytes - (await stat(file)).size, draft: file }
+  return { ...model, sizeBytes: model.sizeBytes - (await stat(file)).size, draft: file }
 }
 
 /** A model's files lie in one folder under their names, unless two have the same name; then their folders are kept. */

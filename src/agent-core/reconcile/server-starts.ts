@@ -98,11 +98,13 @@ export class ServerStarts {
     if (isOutcome(state) && this.#restart === 'underWay') this.#restart = 'none'
   }
 
-  /** False if the model's file is gone, so that it must be fetched again. */
+  /** False if a file of the model is gone or, as is looked after a start that failed, damaged: then it must be fetched again. */
   async start({ model }: Pick<Reading, 'model'>, desiredServer: DesiredServer, file: ServerFiles): Promise<boolean> {
-    const { servers, launches, narrator } = this.#rooms
+    const { servers, launches, narrator, models } = this.#rooms
     this.#stopReason = ''
-    if (!(await isThere(file.path)) || (file.draft !== undefined && !(await isThere(file.draft)))) return false
+    if ((await Promise.all([file.path, ...file.files].map(isThere))).includes(false)) return false
+    const isFailure = servers.backOff(this.#key) !== undefined && servers.lastFailure(this.#key)?.outOf === 'start'
+    if (isFailure && !(await models.isIntact(file))) return false
     const binary = await launches.findBinary(desiredServer.runtime)
     const inputs = await inputsOf(model, binary, file)
     if (this.#latest?.digest !== desiredServer.digest || this.#inputs !== inputs) servers.clearBackOff(this.#key)

@@ -1,12 +1,36 @@
-import { rm } from 'node:fs/promises'
+import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { readGgufHeader } from '../../../src/agent-core/models/gguf/file-header.ts'
 import { GgufError } from '../../../src/agent-core/models/gguf/gguf.ts'
-import { lookAtServer, projectorAt } from '../../../src/agent-core/models/look.ts'
+import { lookAtServer, lookHere, projectorAt } from '../../../src/agent-core/models/look.ts'
 import type { Remote } from '../../../src/agent-core/models/remote.ts'
-import { writeLlamaGguf } from '../../support/gguf-writer.ts'
+import { writeGguf, writeLlamaGguf } from '../../support/gguf-writer.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { failure, request, startWorld, staying } from './world.ts'
+
+const tensors = [{ name: 'blk.0.attn_q.weight', dimensions: [8, 8] }]
+const llama = { 'general.architecture': 'llama' }
+const parts = { 'split.no': { type: 'uint16', value: 0 }, 'split.count': { type: 'uint16', value: 2 } } as const
+
+test.each<[string, string, Parameters<typeof writeGguf>[1]]>([
+  ['projector', 'x.gguf', { metadata: { 'general.architecture': 'clip' }, tensors }],
+  ['adapter', 'x.gguf', { metadata: { ...llama, 'general.type': 'adapter' }, tensors }],
+  ['importance matrix', 'x.gguf', { metadata: { 'general.type': 'imatrix' }, tensors }],
+  ['file without tensors', 'x.gguf', { metadata: llama, tensors: [] }],
+  ['one of 2 parts', 'first.gguf', { metadata: { ...llama, ...parts }, tensors }],
+])('%s: is called that, and neither fits nor is served', async (what, name, content) => {
+  await using world = await startWorld()
+  const file = join(world.folder, name)
+  await writeGguf(file, content)
+  const sentence = expect.stringContaining(what) as string
+  await expect(lookHere(file, readGgufHeader)).rejects.toMatchObject({ name: 'GgufError', message: sentence })
+  const { url } = world.server.serve(`/${name}`, await readFile(file))
+  for (const source of [file, url]) {
+    const failed = failure(world.models.ensure(request(source), staying()))
+    expect(await failed).toMatchObject({ reason: 'NotAModel', message: sentence })
+  }
+})
 
 test('a projector that is removed meanwhile is told in a sentence', async () => {
   await using folder = await temporaryFolder()

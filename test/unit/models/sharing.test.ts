@@ -219,6 +219,15 @@ test('what a server has loaded is not replaced by a new spec.sha256, is found ag
   expect(Object.values(await filesBelow(world.store)).sort()).toEqual(['BBBBBBBB', 'CCCCCCCC'])
 })
 
+test('a stored model that was damaged since is found out, and fetched again', async () => {
+  const { url } = world.server.serve('/x.gguf', gguf('A'))
+  const model = await world.models.ensure(request(url), staying())
+  const before = await world.models.isIntact(model)
+  await writeFile(model.path, gguf('B'))
+  const found = [before, await world.models.isIntact(model), await world.models.ensure(request(url), staying())]
+  expect([found, await readFile(model.path)]).toEqual([[true, false, model], gguf('A')])
+})
+
 test('a download that is not what spec.sha256 says is never served, nor kept', async () => {
   const { url } = world.server.serve('/x.gguf', gguf('W'))
   const failed = await failure(world.models.ensure({ ...request(url), sha256: sha256(gguf('R')) }, staying()))

@@ -26,6 +26,10 @@ describe('a source that can be used', () => {
       { kind: 'hub', repo: 'org/repo', path: 'sub/x.gguf', revision: 'refs/pr/3' },
     ],
     ['hf://org/repo/sub/@feature/new', { kind: 'hub', repo: 'org/repo', path: 'sub', revision: 'feature/new' }],
+    ['hf://models/org/repo/x.gguf', { kind: 'hub', repo: 'org/repo', path: 'x.gguf' }],
+    ['hf://org/repo@refs%2Fpr%2F3/x.gguf', { kind: 'hub', repo: 'org/repo', path: 'x.gguf', revision: 'refs/pr/3' }],
+    ['hf.co/org/repo:Q4_K_M', { kind: 'http', url: 'https://hf.co/org/repo:Q4_K_M' }],
+    ['hf://huggingface.co/org/repo', { kind: 'http', url: 'https://huggingface.co/org/repo' }],
     ['hf://org/repo:Q8_0@main', { kind: 'hub', repo: 'org/repo', quantization: 'Q8_0', revision: 'main' }],
   ])('%s', (source, expected) => {
     expect(parseModelSource(source)).toEqual(expected)

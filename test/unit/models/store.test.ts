@@ -277,8 +277,6 @@ describe('a store filled by the Go agent', () => {
         await put('tiny/new', after)
         await utimes(join(world.store, 'tiny/new'), atime, mtime)
         await rename(join(world.store, 'tiny/new'), file())
-        // Within its first second a stamp is believed about such a file.
-        await rm(`${file()}.sha256`)
       },
     }
 

@@ -187,12 +187,12 @@ test('the file that draftModel names is found where the store keeps it, and is n
     ...['d.gguf', 'deep/d.gguf', 'flat.gguf'],
   ])
   expect(await serverFiles(brought, 'd.gguf')).toEqual({
-    ...{ path, sizeBytes: 100 - 'd.gguf'.length, revision: 'r', draft: join(folder.dir, 'd.gguf') },
+    ...{ path, sizeBytes: 100 - 'd.gguf'.length, revision: 'r', files: paths, draft: join(folder.dir, 'd.gguf') },
   })
   await expect(serverFiles(brought, 'none.gguf')).rejects.toThrow('"none.gguf" of spec.speculativeDecoding.draftModel')
-  const draft = { path: '/d.gguf', files: [], sizeBytes: 5, revision: 's' }
+  const draft = { path: '/d.gguf', files: ['/d.gguf'], sizeBytes: 5, revision: 's' }
   expect(await serverFiles({ ...brought, draft }, undefined)).toEqual({
-    ...{ path, sizeBytes: 100, revision: 'r', draft: '/d.gguf' },
+    ...{ path, files: [...paths, '/d.gguf'], sizeBytes: 100, revision: 'r', draft: '/d.gguf' },
   })
   expect(await serverFiles(brought, undefined)).toEqual({ path, sizeBytes: 100, revision: 'r' })
 })

@@ -11,7 +11,7 @@ import { ServerRoom } from '../servers/server-room.ts'
 const metadata = { namespace: 'a', name: 'b', uid: 'uid', resourceVersion: '1' }
 const service = parseInferenceService({ metadata, spec: { modelRef: 'm' } })
 const model = parseModel({ metadata, spec: { source: '/m.gguf' } })
-const file = { path: sampleServerPath, sizeBytes: 1, revision: 'r' }
+const file = { path: sampleServerPath, files: [], sizeBytes: 1, revision: 'r' }
 
 const desiredServer = (digest: string): DesiredServer => ({
   service,
@@ -24,6 +24,7 @@ const desiredServer = (digest: string): DesiredServer => ({
 
 /** What starts ask of the rooms. */
 interface Needed extends Pick<ServiceRooms, 'servers' | 'log' | 'enqueue' | 'isStopped' | 'now'> {
+  readonly models: Pick<ServiceRooms['models'], 'isIntact'>
   readonly launches: Pick<
     ServiceRooms['launches'],
     'findBinary' | 'prepare' | 'startProblem' | 'needKey' | 'sizeUp' | 'launch'
@@ -35,6 +36,7 @@ interface Needed extends Pick<ServiceRooms, 'servers' | 'log' | 'enqueue' | 'isS
 
 const optionsIn = (room: ServerRoom): Needed => ({
   servers: room.servers,
+  models: { isIntact: () => Promise.resolve(true) },
   launches: {
     findBinary: () => Promise.resolve({ kind: 'found', path: sampleServerPath }),
     prepare: (server, local, binary) =>
@@ -78,6 +80,15 @@ test('a restart that was asked for is under way once its server starts, and can 
   await room.settled()
   starts.askRestart()
   expect(starts.isRestartAsked).toBe(true)
+})
+
+test('after a server that ended before it served, a model that is not what was stored is no longer started', async () => {
+  await using room = await ServerRoom.create()
+  const starts = startsIn(room, { models: { isIntact: () => Promise.resolve(false) } })
+  const first = await starts.start({ model }, desiredServer('digest-1'), file)
+  process.kill((await room.reached('loading')).pid, 'SIGKILL')
+  await room.settled()
+  expect([first, await starts.start({ model }, desiredServer('digest-1'), file)]).toEqual([true, false])
 })
 
 test('where nothing is decided any more no start asks for its turn', async () => {

@@ -58,7 +58,7 @@ export async function prepareLaunch(
     ...{ service, spec: service.spec.value, model: wanted.spec.value, modelStatus: wanted.status },
     ...{ runtime: choice.runtime, digest: choice.digest },
   }
-  const file = { path: model, sizeBytes: 500_000, revision }
+  const file = { path: model, files: [], sizeBytes: 500_000, revision }
   const prepared = await launches.prepare(desired, file, { kind: 'found', path: executable })
   const problem = await launches.startProblem(prepared, executable)
   const launch = async (): Promise<Launch> => launches.launch(prepared, executable, await launches.sizeUp(prepared, ''))

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { type Dispatcher, request } from 'undici'
 import { causesOf } from '../../util/error-code.ts'
 import { magicLength } from '../content-kind.ts'
@@ -5,7 +6,7 @@ import { ModelError } from '../errors.ts'
 import { hubHosts } from '../hub/endpoint.ts'
 import type { HubToken } from '../hub/token.ts'
 import { shownSource } from '../source.ts'
-import { boundedBody, connectionError, truncated } from './answer.ts'
+import { boundedBody, connectionError, statusText, truncated } from './answer.ts'
 import type { ByteRange } from './partial-file.ts'
 import { isS3Login, type S3Login, s3Refusal, signature } from './s3.ts'
 import type { Transport } from './transport.ts'
@@ -137,7 +138,7 @@ export async function send(
     })
     guard.received(0)
     const headers = headersOf(answer.headers)
-    const location = redirectStatuses.has(answer.statusCode) ? headers.get('location') : null
+    const location = redirectStatuses.has(answer.statusCode) ? asWritten(headers.get('location')) : null
     if (location === null) {
       const { statusCode: status, body } = answer
       if (status >= 300 && isS3Login(credentials)) {
@@ -145,6 +146,10 @@ export async function send(
         signal.throwIfAborted()
         const problem = s3Refusal({ status, headers, text }, credentials, shown, Date.now())
         if (problem) throw problem
+      }
+      if (redirects > 0 && (status === 401 || status === 403)) {
+        discard(body)
+        throw addressRefused(shownSource(asked.url), url.host, status)
       }
       return { status, headers, body }
     }
@@ -221,7 +226,20 @@ function portOf({ port, protocol }: URL): number {
   return port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port)
 }
 
+/** Many servers write other letters than ASCII into an address as UTF-8; headers are read as Latin-1. */
+function asWritten(address: string | null): string | null {
+  const bytes = Buffer.from(address ?? '', 'latin1')
+  return address === null || !isUtf8(bytes) ? address : bytes.toString()
+}
+
 const refused = (message: string): ModelError => ModelError.untilRepairedThere('HttpRefused', message)
+
+/** Addresses that a server signs for another one expire: asked again, it gives a new one. */
+const addressRefused = (shown: string, host: string, status: number): ModelError =>
+  ModelError.passing(
+    'ServerError',
+    `${shown} leads to ${host}, which answered ${statusText(status)}: the address may have expired there, or the file needs a login; the agent tries again.`,
+  )
 
 /** A server that sends nothing for this long is taken for gone: slow disks and proxies answer well within it. */
 export const downloadStallMs = 60_000

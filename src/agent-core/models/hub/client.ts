@@ -8,7 +8,7 @@ import { ModelError } from '../errors.ts'
 import { boundedBody, connectionError, refusal } from '../download/answer.ts'
 import { maxListedBytes, maxListedFiles } from '../selection.ts'
 import { maxPathBytes } from '../source.ts'
-import { fileUrl } from './endpoint.ts'
+import { fileUrl, publicHub } from './endpoint.ts'
 import type { HubToken } from './token.ts'
 
 export type Fetch = typeof globalThis.fetch
@@ -142,8 +142,10 @@ export class HubClient {
     }
   }
 
-  async #fetch(url: URL, init: RequestInit | undefined, asked: Asked): Promise<Response> {
+  async #fetch(named: URL, init: RequestInit | undefined, asked: Asked): Promise<Response> {
     const { endpoint, fetch, token, namespace, isOwnServer, signal, timeoutMs = answerMs } = this.#options
+    // Mirrors hand on the Hub's answers, in which the next page is at the Hub.
+    const url = new URL(endpoint === publicHub ? named : named.href.replace(`${publicHub}/`, `${endpoint}/`))
     if (url.host !== new URL(endpoint).host) throw badAnswer(asked.repo, `it leads to another host, ${url.host}`)
     const { authorization } = new Login({ url: url.href, credentials: this.credentials }).headersFor(url)
     const isSent = authorization !== undefined

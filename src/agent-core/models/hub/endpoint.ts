@@ -51,18 +51,19 @@ export function hubAddressOf(
   } catch {
     return undefined
   }
-  const [owner = '', name = '', verb, revision, ...path] = elements
+  const [owner = '', named = '', verb, revision, ...path] = elements
+  const [name = '', quantization] = named.split(':')
   if (!isRepoElement(owner) || !isRepoElement(name) || reserved.has(owner)) return undefined
   if (verb === undefined && /\.(?:gguf|safetensors|bin|pth?)$/i.test(name)) return undefined
-  if (verb === undefined) return { repo: `${owner}/${name}`, viewer: false }
-  if (!/^(?:resolve|blob|raw|tree)$/.test(verb) || revision === undefined || !isRevision(revision)) return undefined
-  if (verb !== 'tree' && path.length === 0) return undefined
-  return {
-    repo: `${owner}/${name}`,
-    revision,
-    viewer: verb === 'blob' || verb === 'raw',
-    ...(path.length === 0 ? {} : { path: path.join('/') }),
-  }
+  const repo = { repo: `${owner}/${name}`, ...(quantization !== undefined && { quantization }) }
+  // The page that the Hub's list of files opens for one of them.
+  const shown = url.searchParams.get('show_file_info') ?? ''
+  const ofPage = { ...repo, viewer: shown !== '', ...(shown !== '' && { path: shown }) }
+  if (verb === undefined || verb === 'discussions') return ofPage
+  if (revision === undefined || !isRevision(revision)) return undefined
+  if (path.length === 0) return /^(?:tree|commits?)$/.test(verb) ? { ...ofPage, revision } : undefined
+  if (!/^(?:resolve|blob|raw|tree|blame|edit)$/.test(verb)) return undefined
+  return { ...repo, revision, viewer: /^(?:blob|raw|blame|edit)$/.test(verb), path: path.join('/') }
 }
 
 /** The address of a file's bytes. */

@@ -33,7 +33,6 @@ import {
   type ManifestFile,
   type Recorded,
 } from './records.ts'
-import { digestInStamp, removeStamp, stampOf, writeStamp } from './stamp.ts'
 
 /** Which bytes, for which Model. */
 export interface Wanted {
@@ -71,8 +70,6 @@ export const newestFirst = (a: StoredModel, b: StoredModel): number =>
 /** A complete, synced file that is to become part of a model. */
 export interface Arrived extends ManifestFile {
   readonly sha256: string
-  /** The Model states this checksum. */
-  readonly isStated?: boolean | undefined
   /** Puts the content under this name. */
   readonly moveTo: (path: string) => Promise<void>
 }
@@ -193,26 +190,6 @@ export class Store {
     })
   }
 
-  /** What another agent wrote down as the digest of a file of the store, where that can be trusted. */
-  async stamped(path: string): Promise<string | undefined> {
-    return (await this.#namedAround(dirname(path))).has(comparable(stampOf(path))) ? undefined : digestInStamp(path)
-  }
-
-  /** Writes the digest of a file down for another agent; without a digest it removes what is written there. Told in the log where that cannot be done. */
-  async stamp(path: string, sha256: string | undefined): Promise<void> {
-    try {
-      await this.#stamp(path, sha256, await this.#namedAround(dirname(path)))
-    } catch (error) {
-      this.#log.debug('stamp of a model file not written', { path, error })
-    }
-  }
-
-  /** `named`: files of models, whatever their names. */
-  async #stamp(path: string, sha256: string | undefined, named: ReadonlySet<string>): Promise<void> {
-    if (named.has(comparable(stampOf(path))) || !(await isInside(this.directory, dirname(path)))) return
-    await (sha256 === undefined ? removeStamp(path) : writeStamp(path, sha256))
-  }
-
   /** Deletes what the record names, the record, and the folders that are empty then; nothing where it is another record by now. Throws ModelError. */
   remove({ folder, manifest, manifestPath: path }: StoredModel): Promise<void> {
     return this.#changing(async () => {
@@ -225,11 +202,9 @@ export class Store {
   /** The record goes last: a crash in between leaves a record without files, never a file that another source could take. */
   async #remove({ path: record, manifest }: Recorded): Promise<void> {
     const folder = dirname(record)
-    const named = await this.#namedAround(folder)
     for (const { path } of manifest.files) {
       const file = pathBelow(folder, path)
       if (!(await isInside(this.directory, dirname(file)))) continue
-      await this.#stamp(file, undefined, named)
       await rm(file, { force: true })
       await removeEmpty(dirname(file), folder)
     }
@@ -327,22 +302,16 @@ export class Store {
     const folder = dirname(path)
     await makeFolder(folder)
     await requireInside(this.directory, folder)
-    const named = await this.#namedAround(folder)
-    for (const file of files) {
-      const to = pathBelow(folder, file.path)
-      await this.#stamp(to, undefined, named)
-      await rm(to, { force: true })
-    }
+    for (const file of files) await rm(pathBelow(folder, file.path), { force: true })
     // The record comes first: a crash in between leaves a record without files, never a file that another source could take.
     const record = { path, manifest: { ...manifest, completedAt: this.#laterThan(earlier) } }
     await writeRecord(record)
     await syncFolder(folder)
-    for (const { path: name, moveTo, isStated, sha256 } of files) {
+    for (const { path: name, moveTo } of files) {
       const to = pathBelow(folder, name)
       await makeFolder(dirname(to))
       await requireInside(this.directory, dirname(to))
       await moveTo(to)
-      if (isStated === true) await this.stamp(to, sha256)
       await syncFolder(dirname(to))
     }
     const stored = await this.#stored(place, record)
@@ -451,15 +420,6 @@ export class Store {
     const record = path + manifestSuffix
     for (const against of [record, record + brokenSuffix]) if ((await lstatIfThere(against)) !== undefined) return 0
     return this.#sizeOf(path)
-  }
-
-  /** The files that models have in a folder or in those above it: what a server sent under the name of a stamp says nothing about other files. */
-  async #namedAround(folder: string): Promise<ReadonlySet<string>> {
-    const named = new Set<string>()
-    for (let current = folder; isBelow(current, this.directory); current = dirname(current)) {
-      for (const path of (await recordsIn(current, this.#log)).flatMap(namedBy)) named.add(path)
-    }
-    return named
   }
 
   #changing<T>(work: () => Promise<T>, neededBytes?: number): Promise<T> {

@@ -60,6 +60,29 @@ describe('a file arrives byte for byte, with its SHA-256,', () => {
   })
 })
 
+test('an address that a server gave for a while is asked for again once it has expired', async () => {
+  const cdn = await served({ ...plain, status: { code: 403, times: 1 } })
+  const hub = await served({ ...plain, redirect: cdn.url })
+  await room.fetch({ url: hub.url, sha256: cdn.sha256 })
+  const gone = await served({ ...plain, status: { code: 403, times: 9 } })
+  const failed = await failureOf(
+    room.fetch({ url: (await served({ ...plain, redirect: gone.url })).url }, { attempts: 2 }),
+  )
+  expect([(await requestsFor(hub.path)).length, (await requestsFor(gone.path)).length, failed]).toEqual([
+    2,
+    2,
+    expect.objectContaining({
+      message: expect.stringMatching(/ leads to 127\.0\.0\.1:\d+, which answered 403 Forbidden: /) as string,
+    }),
+  ])
+})
+
+test('a redirect is followed in letters that its server did not encode', async () => {
+  const { content } = await server.serve(`/${encodeURIComponent('модель Q4.gguf')}`, plain)
+  const { url } = await served({ ...plain, redirect: Buffer.from('/модель Q4.gguf').toString('latin1') })
+  expect(await room.fetch({ url })).toMatchObject({ sha256: content.sha256() })
+})
+
 test('what arrived before a break is not asked for again, and the rest only of the same content', async () => {
   const { url, path } = await served({ ...plain, drop: { afterBytes: 2 * MiB, times: 1 } })
   await room.fetch({ url })

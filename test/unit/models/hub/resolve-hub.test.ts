@@ -388,6 +388,16 @@ describe('an answer that a Hub does not give', () => {
       return new Response(answer.body, { headers: { link: `<${hub.cdnOrigin}/next>; rel="next"` } })
     }
     const context = { ...givenToken('hf_good'), transport: { fetch: elsewhere } }
+    // But a mirror hands on what the Hub says, where the next page is the Hub's.
+    const mirrored: typeof fetch = async (input, init) => {
+      const { url } = new Request(input)
+      const answer = await fetch(input, init)
+      if (!url.includes('/tree/') || url.includes('next')) return answer
+      const next = `https://huggingface.co${new URL(url).pathname}?recursive=true&next=1`
+      return new Response('[]', { headers: { link: `<${next}>; rel="next"` } })
+    }
+    const { files } = await resolving(hub, { transport: { fetch: mirrored } })('org/repo')
+    expect(files.map(({ path }) => path)).toEqual(['M.gguf'])
     expect(await refusalOf(resolving(hub, context)('org/repo'), hub)).toEqual([
       'transient',
       'BadAnswer',

@@ -187,6 +187,17 @@ describe('the address of the Hub', () => {
     ['https://mirror.example/hf/org/repo/resolve/main/x.gguf', { repo: 'org/repo', revision: 'main', path: 'x.gguf' }],
     ['https://huggingface.co/org/repo', { repo: 'org/repo' }],
     ['https://huggingface.co/org/repo/tree/v1/', { repo: 'org/repo', revision: 'v1' }],
+    ['https://hf.co/org/_repo:Q4_K_M', { repo: 'org/_repo', quantization: 'Q4_K_M' }],
+    [
+      'https://huggingface.co/org/repo?show_file_info=sub%2Fx.gguf&library=llama-cpp-python',
+      { repo: 'org/repo', path: 'sub/x.gguf', viewer: true },
+    ],
+    ['https://huggingface.co/org/repo/discussions/3', { repo: 'org/repo' }],
+    ['https://huggingface.co/org/repo/commit/0a1b', { repo: 'org/repo', revision: '0a1b' }],
+    [
+      'https://huggingface.co/org/repo/blame/main/x.gguf',
+      { repo: 'org/repo', revision: 'main', path: 'x.gguf', viewer: true },
+    ],
     ['https://mirror.example/org/repo/resolve/main/x.gguf', undefined],
     ['http://huggingface.co/org/repo/resolve/main/x.gguf', undefined],
     ['https://huggingface.co/datasets/org/repo/resolve/main/x.gguf', undefined],
