@@ -1,5 +1,4 @@
 import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
 import { request, type IncomingMessage } from 'node:http'
 import path from 'node:path'
 import { text } from 'node:stream/consumers'
@@ -11,12 +10,11 @@ import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort, freePorts } from '../support/free-port.ts'
-import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
-import { askAsProgramsDo, clientOf, slowModel } from '../support/openai-requests.ts'
+import { askAsProgramsDo, askedService, clientOf, vectorsService } from '../support/openai-requests.ts'
 import { parsePrometheusText } from '../support/prometheus-text.ts'
 import { sampleServerPath, type SampleScript } from '../support/sample-servers/sample.ts'
-import { useLlamaServer } from '../support/skip.ts'
+import { useLlamaServer, useSmallModel } from '../support/skip.ts'
 
 interface Scene extends AsyncDisposable {
   readonly world: AgentWorld
@@ -196,16 +194,15 @@ test('an agent that leaves its models to the next one leaves the gateway too', a
 })
 
 const llamaServer = useLlamaServer()
+const smallModel = useSmallModel()
 
-test("the real llama-server by OpenAI's own client and curl: whole, streamed, many at once, cancelled, tools and embeddings", async () => {
+test("a real model in llama-server by OpenAI's own client and curl: whole, streamed, stopped, too long, many at once, cancelled, tools and embeddings", async () => {
   await using there = await scene(llamaServer)
   const { world, url } = there
-  const agent = await there.start()
-  const file = path.join(world.folder, 'slow.gguf')
-  await writeLlamaGguf(file, slowModel)
-  await world.applyModel('llama', { source: world.files.serve('/slow.gguf', await readFile(file)).url })
-  await world.applyService('llama')
-  await world.applyService('vectors', { modelRef: 'llama', spec: { extraArgs: ['--embeddings', '--pooling', 'mean'] } })
+  const agent = await there.start('--allowed-model-roots', path.dirname(smallModel))
+  await world.applyModel('llama', { source: smallModel })
+  await world.applyService('llama', { spec: askedService })
+  await world.applyService('vectors', { modelRef: 'llama', spec: vectorsService })
   const { port: enginePort } = await agent.service('llama', 'ready')
   await agent.service('vectors', 'ready')
   const client = clientOf(`${url}/v1`)

@@ -13,14 +13,15 @@ import { freePort } from '../support/free-port.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { createNetworkNamespace, type NetworkNamespace } from '../support/network-namespace.ts'
-import { askAsProgramsDo, clientOf, slowModel } from '../support/openai-requests.ts'
+import { askAsProgramsDo, askedService, clientOf, vectorsService } from '../support/openai-requests.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
-import { missingNetworkNamespaces, skipWhen, useLlamaServer } from '../support/skip.ts'
+import { missingNetworkNamespaces, skipWhen, useLlamaServer, useSmallModel } from '../support/skip.ts'
 
 const cluster = useControlPlane()
 const missing = missingNetworkNamespaces()
 skipWhen(missing)
 const llamaServer = useLlamaServer()
+const smallModel = useSmallModel()
 
 const shared = new AsyncDisposableStack()
 /** Another machine, which reaches this one at the published address alone. */
@@ -177,19 +178,18 @@ const bearer = (key: string): string => `Authorization: Bearer ${key}`
 const secret = (world: AgentWorld, token: string) =>
   world.admin.apply({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'quick-key' }, stringData: { token } })
 
-test("the real llama-server behind a key by OpenAI's own client and curl: whole, streamed, many at once, cancelled, tools and embeddings", async () => {
+test("a real model behind a key by OpenAI's own client and curl: whole, streamed, stopped, too long, many at once, cancelled, tools and embeddings", async () => {
   await using there = await scene(cluster().connection)
   const { world } = there
-  const agent = await there.start('--listen', 'gateway', '--llama-server', llamaServer)
-  const file = path.join(world.folder, 'slow.gguf')
-  await writeLlamaGguf(file, slowModel)
-  await world.applyModel('llama', { source: world.files.serve('/slow.gguf', await readFile(file)).url })
+  const real = ['--llama-server', llamaServer, '--allowed-model-roots', path.dirname(smallModel)]
+  const agent = await there.start('--listen', 'gateway', ...real)
+  await world.applyModel('llama', { source: smallModel })
   await secret(world, 'key-one')
-  for (const [name, extraArgs] of Object.entries({ llama: [], vectors: ['--embeddings', '--pooling', 'mean'] })) {
+  for (const [name, spec] of Object.entries({ llama: askedService, vectors: vectorsService })) {
     await world.admin.apply({
       ...{ apiVersion: 'inference.llmkube.dev/v1alpha1', kind: 'InferenceService' },
       metadata: withAnnotations(name, { 'metalbar.dev/api-key-secret': 'quick-key' }),
-      spec: { modelRef: 'llama', extraArgs },
+      spec: { modelRef: 'llama', ...spec },
     })
   }
   const { port: enginePort } = await agent.service('llama', 'ready')

@@ -30,8 +30,6 @@ export interface GgufTensor {
   readonly type?: TensorType
   /** Every value of an F32 tensor; default: random ones from the seed. */
   readonly fill?: number
-  /** Values of an F32 tensor by their place in it; all others are 0. */
-  readonly spots?: ReadonlyMap<number, number>
 }
 
 export interface GgufFile {
@@ -56,17 +54,12 @@ export interface LlamaOptions extends Omit<GgufFile, 'metadata' | 'tensors'> {
   readonly vocabulary?: number
   /** Of every matrix; default: F32. The dimensions must be whole blocks of it. */
   readonly weightType?: TensorType
-  /** What it answers, token by token, wherever a prompt ends with `sayNow`. No text may come twice. */
-  readonly says?: readonly string[]
   /** Added to the header, or replacing what is there. */
   readonly metadata?: Readonly<Record<string, GgufValue>>
 }
 
 /** Its place in every vocabulary here. */
 const endOfAnswer = 2
-
-/** The token that has a model with `says` begin. */
-export const sayNow = '<|say|>'
 
 /** Writes a llama model that llama-server loads and answers nonsense with; 0.5 MB by default. */
 export async function writeLlamaGguf(file: string, options: LlamaOptions = {}): Promise<void> {
@@ -99,9 +92,7 @@ export async function writeLlamaShards(prefix: string, count: number, options: L
 
 function llama(options: LlamaOptions): GgufFile {
   const { blocks = 2, embedding = 64, heads = 4, kvHeads = 2, feedForward = 128, context = 512 } = options
-  const general = tokenizer(options.vocabulary)
-  const spoken = options.says ? [sayNow, ...options.says].map((text) => ({ text, type: 4 })) : []
-  const tokens = [...general, ...spoken]
+  const tokens = tokenizer(options.vocabulary)
   const headSize = embedding / heads
   const tensor = (name: string, ...dimensions: number[]): GgufTensor => {
     return { name: `${name}.weight`, dimensions, type: options.weightType ?? 'F32' }
@@ -147,23 +138,8 @@ function llama(options: LlamaOptions): GgufFile {
       'tokenizer.ggml.eos_token_id': endOfAnswer,
       ...options.metadata,
     },
-    tensors: options.says ? tensors.map((one) => saying(one, general.length, spoken.length, embedding)) : tensors,
+    tensors,
   }
-}
-
-/**
- * A tensor of a model in which each token from `first` on is followed by the next one, and the last by the end of the answer. Blocks add nothing:
- * each of these tokens has a dimension of its own, to which the output of the next one listens.
- */
-function saying(tensor: GgufTensor, first: number, count: number, embedding: number): GgufTensor {
-  if (/attn_output|ffn_down/.test(tensor.name)) return { ...tensor, fill: 0 }
-  const tokens: Readonly<Partial<Record<string, (at: number) => number>>> = {
-    'token_embd.weight': (at) => first + at,
-    'output.weight': (at) => (at + 1 < count ? first + at + 1 : endOfAnswer),
-  }
-  const tokenAt = tokens[tensor.name]
-  if (!tokenAt) return tensor
-  return { ...tensor, spots: new Map(Array.from({ length: count }, (_, at) => [tokenAt(at) * embedding + at, 100])) }
 }
 
 /** Writes any GGUF header, and weights to go with it. */
@@ -179,8 +155,7 @@ export async function writeGguf(file: string, content: GgufFile): Promise<void> 
   }
   for (const tensor of tensors) {
     const values = new Float32Array(paddedBytes(tensor) / 4)
-    if (tensor.spots) for (const [place, value] of tensor.spots) values[place] = value
-    else if ((tensor.type ?? 'F32') === 'F32')
+    if ((tensor.type ?? 'F32') === 'F32')
       values.forEach((_, place) => (values[place] = tensor.fill ?? random() * 0.2 - 0.1))
     await handle.write(values)
   }

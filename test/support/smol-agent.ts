@@ -20,7 +20,12 @@ export function useSmolAgent() {
     const [apiVersion, metadata] = ['inference.llmkube.dev/v1alpha1', { name: 'smol' }]
     const spec = { source, format: 'gguf', hardware: { accelerator: 'metal' } }
     sim.create({ apiVersion, kind: 'Model', metadata, spec })
-    sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: 'smol', extraArgs } })
+    sim.create({
+      apiVersion,
+      kind: 'InferenceService',
+      metadata,
+      spec: { modelRef: 'smol', extraArgs: ['--threads', '1', ...extraArgs] },
+    })
     await agent.service('smol', 'ready')
     const owned = stack.move()
     return { agent, folder, port, [Symbol.asyncDispose]: () => owned.disposeAsync() }
