@@ -73,7 +73,9 @@ test('a cluster without LLMKube, or that refuses our credentials, is not moved t
   await agent.untilCluster('live')
   expect(await run(agent, { name: 'selectContext', context: 'bare' })).toMatchObject({
     outcome: 'refused',
-    message: expect.stringContaining('Its API server refuses these credentials: ') as unknown,
+    message: expect.stringContaining(
+      'Its API server does not accept these credentials (Unauthorized): log in again.',
+    ) as unknown,
   })
 })
 

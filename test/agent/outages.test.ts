@@ -77,24 +77,6 @@ describe.concurrent('credentials', () => {
     expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
     expect(agent.log.warnings).toEqual([])
   })
-
-  test('that are refused are told, and taken up again as soon as the kubeconfig has good ones', async () => {
-    const { sim, world, user } = await openWorld()
-    await using _world = world
-    const { agent, pid } = await world.serving('tiny', { connection: sim.connection('agent') })
-
-    sim.users = []
-    sim.breakWatches('close', { user: 'agent' })
-    const { message } = await agent.untilCluster('unauthorized')
-    expect(message).toMatch(/^The cluster does not accept these credentials \(.*\); log in again or choose another/)
-    expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
-
-    sim.users = [{ ...user, token: 'second-token' }]
-    await writeKubeconfig(agent.kubeconfig, sim.connection('agent'))
-    await agent.untilCluster('live')
-    await world.patchSpec('tiny', { contextSize: 1024 })
-    await agent.untilReadyAgain('tiny', pid)
-  })
 })
 
 describe.concurrent('rights on the real API server', () => {

@@ -3,13 +3,17 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { loadAllYaml } from '@kubernetes/client-node'
 import { z } from 'zod'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
 import { AgentProcess, type AgentProcessOptions } from '../support/agent-process.ts'
-import { AgentWorld } from '../support/agent-world.ts'
+import { AgentWorld, fakeGguf, untilGone } from '../support/agent-world.ts'
 import { useKubeSim, type World } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
-import type { Connection } from '../support/controller-stand-in/kube-http.ts'
+import { type Connection, KubeHttp } from '../support/controller-stand-in/kube-http.ts'
 import { eventually } from '../support/eventually.ts'
 import { FaultProxy } from '../support/fault-proxy.ts'
+import { everything } from '../support/kube-sim/access.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { freePort } from '../support/free-port.ts'
 import { Client, Controllers, Relays } from '../support/relayed-world.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
@@ -93,8 +97,91 @@ describe('on kube-sim', () => {
   })
 })
 
+test('credentials that expire close no API key, no relay and no slice, and hold up no download and no stop; what the cluster was not told is told with good ones', async ({
+  skip,
+}) => {
+  const own = hostPlatform()
+    .interfaces()
+    .find(({ family, internal }) => family === 'IPv4' && !internal)
+  if (!own) return skip('needs an address that the gateway can listen at')
+  const user = { name: 'mac', token: 'token-of-the-mac', rules: everything }
+  await using sim = await KubeSim.start({ users: [user] })
+  await using world = await AgentWorld.open(sim.connection(), { controller: false })
+  await using relays = new Relays(world)
+  await using controllers = new Controllers(sim.connection(), world, relays)
+  const http = new KubeHttp(sim.connection())
+  await controllers.be('0.10')
+  await nameRuntimes({ http }, (before) => [...before, 'tensorfold'])
+  http.close()
+  await using proxy = await proxyTo(sim.connection('mac'))
+  await using agent = await agentBehind(relays, world, {
+    proxy,
+    args: ['--listen', 'gateway', '--host-ip', own.address, '--allow-unsafe-extra-args'],
+  })
+  await world.admin.create({
+    ...{ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'key' }, stringData: { token: 'right' } },
+  })
+  await world.apply('keyed', { annotations: { 'metalbar.dev/api-key-secret': 'key' } })
+  await world.apply('leaving', { script: { tokenMs: 50 } })
+  const file = world.files.serve('/slow.gguf', fakeGguf, { paced: true })
+  await world.apply('loading', { source: file.url })
+  const isByRelay = ({ services }: AgentSnapshot, name: string) =>
+    services.some((one) => one.name === name && one.message.includes('Serving through LLMKube'))
+  await agent.shows((now) => isByRelay(now, 'keyed') && isByRelay(now, 'leaving'), 'both behind relays')
+  await agent.service('loading', 'fetching')
+  const ask = async (name: string, key: string, more: object) => {
+    const { port } = (await world.published(`${name}-relay`)) ?? {}
+    return fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+      body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], ...more }),
+    })
+  }
+  const statuses = async () => {
+    const answers = await Promise.all(['right', 'wrong'].map((key) => ask('keyed', key, { max_tokens: 1 })))
+    return answers.map(({ status }) => status)
+  }
+  const { pid } = await agent.service('keyed', 'ready')
+  const states = () => agent.log.filter(({ msg, key }) => msg === 'state' && key === `${world.namespace}/keyed`)
+  const [before, slice] = [states(), await world.slice('keyed-agent')]
+  const leaving = (await agent.service('leaving', 'ready')).pid ?? 0
+  expect(await statuses()).toEqual([200, 401])
+  const streamed = await ask('leaving', '', { max_tokens: 100, stream: true })
+  await world.patchSpec('leaving', { replicas: 0 })
+  await agent.service('leaving', 'stopping')
+
+  sim.users = []
+  sim.requests.clear()
+  proxy.cutWatches()
+  file.allow(fakeGguf.length)
+  const { message } = await agent.shows(
+    ({ cluster }) => cluster.state === 'unauthorized' && cluster,
+    'credentials that are refused',
+  )
+  expect(message).toMatch(/^The cluster does not accept these credentials \(.*\); log in again or choose another/)
+  const refused = (name: string) => sim.requests.count({ verb: 'get', resource: 'secrets', name })
+  await eventually(() => refused('key') > 2 && refused('llmkube-metal-relay') > 2)
+  expect(await statuses()).toEqual([200, 401])
+  expect(await streamed.text()).toContain('[DONE]')
+  await untilGone(leaving)
+  await agent.shows(
+    ({ services }) => services.some(({ name, pid }) => name === 'loading' && pid !== undefined),
+    'the server of what was downloaded',
+  )
+
+  sim.users = [{ ...user, token: 'another' }]
+  await writeKubeconfig(agent.kubeconfigFile, { ...proxy.connection, token: 'another' })
+  await agent.shows((now) => isByRelay(now, 'loading'), 'it behind its relay')
+  await world.untilPublishedKinds('leaving-agent')
+  expect(await world.slice('keyed-agent')).toMatchObject({
+    metadata: { uid: slice?.metadata.uid },
+    endpoints: slice?.['endpoints'],
+  })
+  expect([(await agent.service('keyed', 'ready')).pid, states()]).toEqual([pid, before])
+})
+
 /** Changes which an InferenceService may name, as an update of the CRDs does. */
-async function nameRuntimes({ http }: World, change: (before: string[]) => string[]): Promise<void> {
+async function nameRuntimes({ http }: Pick<World, 'http'>, change: (before: string[]) => string[]): Promise<void> {
   const path = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/inferenceservices.inference.llmkube.dev'
   const { body } = await http.request({ path })
   const { spec } = definition.parse(body)
@@ -130,13 +217,13 @@ const proxyTo = (connection: Connection): Promise<FaultProxy> =>
 async function agentBehind(
   relays: Relays,
   world: AgentWorld,
-  { proxy, env }: Pick<AgentProcessOptions, 'env'> & { readonly proxy: FaultProxy },
+  { proxy, env, args = [] }: Pick<AgentProcessOptions, 'env' | 'args'> & { readonly proxy: FaultProxy },
 ): Promise<AgentProcess> {
   relays.ingressPort = await freePort()
   const ports = ['--ingress-port', String(relays.ingressPort)]
   const agent = await AgentProcess.start({
     folder: join(world.folder, 'agent'),
-    args: ['--namespace', world.namespace, '--llama-server', sampleServerPath, ...ports],
+    args: ['--namespace', world.namespace, '--llama-server', sampleServerPath, ...ports, ...args],
     kubeconfig: await readFile(await writeKubeconfig(join(world.folder, 'kubeconfig'), proxy.connection), 'utf8'),
     ...(env && { env }),
   })

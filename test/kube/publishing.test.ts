@@ -766,6 +766,17 @@ describe('publishing when the cluster misbehaves', () => {
     expect(agent.warnings).toHaveLength(1)
   })
 
+  test('Endpoints are written with the next try where credentials had expired', async () => {
+    await using room = await publishingInSimulation()
+    const { sim, cluster, agent } = room
+    const target = await cluster.inferenceService('expired')
+    sim.faults.add({ on: { resource: 'endpoints' }, times: Infinity, fault: { kind: 'status', code: 401 } })
+    await expect(serve(agent, target)).rejects.toMatchObject({ code: 401 })
+    sim.faults.clear()
+    await serve(agent, target)
+    expect(await cluster.find('endpoints', 'expired')).toBeDefined()
+  })
+
   test('Endpoints whose removal fails are removed with the next try', async () => {
     await using room = await publishingInSimulation()
     const { sim, cluster, agent } = room

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { ModelError } from '../../src/agent-core/models/errors.ts'
 import { secretMissing } from '../../src/agent-core/models/source-secret.ts'
 import { defaultDownloadSettings, type ModelRequest } from '../../src/agent-core/models/models.ts'
 import { startFakeHub, type FakeHub } from '../support/fake-hub.ts'
@@ -125,6 +126,9 @@ describe('a Hub that a Secret names', () => {
     const { url } = world.server.serve('/x.gguf', gguf('plain'))
     const secret = () => Promise.reject(secretMissing('a', 'hub', source))
     const refused = await failure(labelOf({ ...request(source, 'm', 'a'), secret }))
+    const unread = () => Promise.reject(ModelError.passing('SecretUnread', 'The cluster is away.'))
+    const waits = await failure(labelOf({ ...request(url, 'y', 'b'), secret: unread }))
     expect([await labelOf({ ...request(url, 'x', 'a'), secret }), refused.reason]).toEqual(['plain', 'SecretMissing'])
+    expect(waits.reason).toBe('SecretUnread')
   })
 })

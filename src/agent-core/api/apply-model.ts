@@ -1,6 +1,6 @@
 import { clusterWords, done, type Outcome, refused, refusedWithYaml, type Rooms } from './command.ts'
 import type { ClusterSession } from '../cluster/cluster-session.ts'
-import { type ApiError, isApiError } from '../kube/api-error.ts'
+import { isApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import {
   type InferenceService,
@@ -117,11 +117,9 @@ async function undone(
   } catch (failure) {
     if (isApiError(failure, 404)) return 'Nothing is left.'
     if (!isApiError(failure)) throw failure
-    return `The Model ${key} was created for it and could not be deleted again (${wordsOf(failure)}): delete it yourself.`
+    return `${clusterWords(`The Model ${key} was created for it and was not deleted again`, failure)} Delete it yourself.`
   }
 }
-
-const wordsOf = ({ code, detail }: ApiError): string => (code === undefined ? 'the cluster did not answer' : detail)
 
 /** Undefined where there is none. Throws ApiError. */
 async function found<T extends KubeObject>(

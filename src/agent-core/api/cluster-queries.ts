@@ -1,9 +1,10 @@
 import { z } from 'zod'
-import { isApiError, rootMessage } from '../kube/api-error.ts'
+import { isApiError } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import { type KubeconfigChoice, KubeconfigError, listContexts, type PinnedContext } from '../kube/pinned-context.ts'
 import { type Condition, parseLease, readable, resources } from '../kube/resources.ts'
+import { clusterWords } from './command.ts'
 import { memberOf, nodeLabel } from '../publishing/lease-content.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import { LinkError } from '../../contract/client.ts'
@@ -84,8 +85,7 @@ export async function events(
     return { events: found.slice(0, limit), hasMore: found.length > limit }
   } catch (error) {
     if (!isApiError(error)) throw error
-    const why = error.code === undefined ? `does not answer (${rootMessage(error)})` : `refused it (${error.detail})`
-    throw new LinkError('refused', `The Events cannot be read: the cluster ${why}.`, { cause: error })
+    throw new LinkError('refused', clusterWords('The Events cannot be read', error), { cause: error })
   }
 }
 
@@ -171,6 +171,6 @@ export async function fleet({ api, namespace, nodeId }: FleetPlace, signal: Abor
         { cause: error },
       )
     }
-    throw new LinkError('refused', `The other Macs cannot be read: ${rootMessage(error)}.`, { cause: error })
+    throw new LinkError('refused', clusterWords('The other Macs cannot be read', error), { cause: error })
   }
 }

@@ -144,9 +144,10 @@ export const refusedWithYaml = (message: string, yaml: string): CommandResult =>
 })
 
 export const clusterWords = (what: string, error: ApiError): string =>
-  error.code === undefined
-    ? `${what}: the cluster does not answer (${rootMessage(error)}).`
-    : `${what}: the cluster refused it (${error.detail}).`
+  `${what}: the cluster ${clusterAnswer(error)} (${error.code === undefined ? rootMessage(error) : error.detail}).`
+
+const clusterAnswer = ({ code }: ApiError): string =>
+  code === undefined ? 'does not answer' : code === 401 ? 'does not accept these credentials' : 'refused it'
 
 const refusal = (by: 'agent' | 'cluster', message: string, instead?: Instead): CommandResult => ({
   outcome: 'refused',

@@ -1,5 +1,5 @@
-import { done, type Known, type Outcome, refused, refusedByCluster, type Rooms } from './command.ts'
-import { type ApiError, isApiError, rootMessage } from '../kube/api-error.ts'
+import { clusterWords, done, type Known, type Outcome, refused, refusedByCluster, type Rooms } from './command.ts'
+import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import {
   type InferenceService,
@@ -85,12 +85,9 @@ async function deleteItsModel(api: KubeApi, service: InferenceService): Promise<
   } catch (error) {
     if (!isApiError(error)) throw error
     if (isApiError(error, 404)) return ''
-    return `Its Model ${modelRef} stays: ${wordsOf(error)}.`
+    return clusterWords(`Its Model ${modelRef} stays`, error)
   }
 }
-
-const wordsOf = (error: ApiError): string =>
-  error.code === undefined ? 'the cluster did not answer' : `the cluster refused to delete it (${error.detail})`
 
 const preconditions = ({
   metadata: { uid, resourceVersion },

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { z } from 'zod'
-import { type ApiError, isApiError } from '../kube/api-error.ts'
+import { type ApiError, isApiError, isDecision } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import { objectMeta, resources } from '../kube/resources.ts'
 import { pause } from '../util/pause.ts'
@@ -269,7 +269,7 @@ async function podNow(
   try {
     return pod.parse(await api.get(resources.pods, namespace, name, signal))
   } catch (error) {
-    if (isApiError(error) && !isApiError(error, 401, 403, 404)) return undefined
+    if (isApiError(error) && !isDecision(error)) return undefined
     throw error
   }
 }

@@ -18,7 +18,7 @@ const usualReadEveryMs = 3_000
 const maxKeyLength = 4_096
 
 export type ApiKeyState =
-  /** Not read yet, or the cluster did not answer: what the gateway knows counts. */
+  /** Never read so far: what the gateway knows counts. */
   | { readonly kind: 'unknown'; readonly message: string }
   | { readonly kind: 'known'; readonly sha256: string }
   /** Every request is refused; `message` says what to do. */
@@ -143,8 +143,8 @@ export class ApiKeys implements AsyncDisposable {
     const found = await this.#find(key, secret)
     const before = this.#states.get(key)
     if (this.#wanted.get(key) !== secret) return
-    // A key that is known stays valid while the cluster does not answer.
-    if (found.kind === 'unknown' && before?.kind === 'known') return
+    // While nobody can tell, it is as it was found last.
+    if (found.kind === 'unknown' && (before ?? found).kind !== 'unknown') return
     this.#states.set(key, found)
     if (found.kind === 'known') this.#keys.set(key, followedBy(this.#keys.get(key), found.sha256, this.#now()))
     // A key that was taken away counts no longer, nor does the one before it.
@@ -174,7 +174,7 @@ export class ApiKeys implements AsyncDisposable {
     } catch (error) {
       if (isApiError(error, 404)) return unusable(`${named} does not exist: create it with the API key under "token".`)
       const why = rootMessage(error)
-      if (isApiError(error, 401, 403)) {
+      if (isApiError(error, 403)) {
         return unusable(`${named} cannot be read (${why}): allow this agent to get Secrets in ${namespace}.`)
       }
       return { kind: 'unknown', message: `${named} cannot be read at the moment (${why}); the agent tries again.` }

@@ -39,8 +39,10 @@ type Found =
   | { readonly kind: 'known'; readonly sha256: string }
   /** `message`: what is wrong with it. */
   | { readonly kind: 'none'; readonly message: string }
+  /** This agent may not read it. */
+  | { readonly kind: 'denied'; readonly message: string }
   /** It could not be read now. */
-  | { readonly kind: 'unread'; readonly message: string; readonly isDenied?: boolean }
+  | { readonly kind: 'unread'; readonly message: string }
 
 interface Known {
   /** Undefined until the Secret was read. */
@@ -127,7 +129,7 @@ export class RelayTokens implements AsyncDisposable {
       log.info('no relay token', { namespace, text: message })
     }
     known.message = message
-    known.isDenied = found.kind === 'unread' && found.isDenied === true
+    if (found.kind !== 'unread') known.isDenied = found.kind === 'denied'
     if (found.kind === 'known') {
       const { token } = known
       if (token !== undefined && token !== 'nobody' && token !== found.sha256)
@@ -151,15 +153,10 @@ export class RelayTokens implements AsyncDisposable {
       return judged(named, secret)
     } catch (error) {
       if (isApiError(error, 404)) return none(`${named} does not exist yet: LLMKube's controller makes it.`)
-      const why = rootMessage(error)
-      const help = isApiError(error, 401, 403)
-        ? `bind the role metalbar-relay to this agent in ${namespace}, which metal-agent rights --further prints`
-        : 'the agent tries again'
-      return {
-        kind: 'unread',
-        message: `${named} cannot be read (${why}): ${help}.`,
-        isDenied: isApiError(error, 401, 403),
-      }
+      const unread = `${named} cannot be read (${rootMessage(error)})`
+      if (!isApiError(error, 403)) return { kind: 'unread', message: `${unread}: the agent tries again.` }
+      const help = `bind the role metalbar-relay to this agent in ${namespace}, which metal-agent rights --further prints.`
+      return { kind: 'denied', message: `${unread}: ${help}` }
     }
   }
 }

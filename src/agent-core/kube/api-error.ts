@@ -53,6 +53,13 @@ export class ApiError extends Error {
 export const isApiError = (error: unknown, ...codes: readonly number[]): error is ApiError =>
   error instanceof ApiError && (codes.length === 0 || (error.code !== undefined && codes.includes(error.code)))
 
+/** Answers that say nothing about the request itself: credentials expired, timed out, in conflict with another write, too many requests. */
+const passingCodes: readonly number[] = [401, 408, 409, 429]
+
+/** Whether the API server has decided about the request. All else is an outage: what is known stays, and nothing is taken for gone or forbidden. */
+export const isDecision = (error: unknown): error is ApiError =>
+  isApiError(error) && Math.floor((error.code ?? 0) / 100) === 4 && !isApiError(error, ...passingCodes)
+
 /** The innermost cause says what happened ("connect ECONNREFUSED …"); fetch's own message only says "fetch failed". */
 export function rootMessage(error: unknown): string {
   let current: unknown = error

@@ -60,7 +60,8 @@ async function sentenceOn(api: KubeApi, error: unknown, silent: string | undefin
   if (isApiError(error, 404)) {
     return explainAbsence(api, resources.inferenceServices, AbortSignal.timeout(explainLimitMs))
   }
-  if (isApiError(error, 401, 403)) return `Its API server refuses these credentials: ${error.detail}.`
+  if (isApiError(error, 401)) return `Its API server does not accept these credentials (${error.detail}): log in again.`
+  if (isApiError(error, 403)) return `These credentials lack a right there (${error.detail}): see metal-agent rights.`
   return silent ?? `Its API server ${api.context.server} does not answer: ${rootMessage(error)}.`
 }
 
@@ -254,18 +255,17 @@ export class Cluster {
 
   async #checkNamespace(namespace: string): Promise<void> {
     const { log, onState } = this.#options
-    const before = this.#namespaceProblem
-    try {
-      this.#namespaceProblem = await missingNamespace(this.api, namespace, this.#stopped.signal)
-    } catch (error) {
-      if (!this.#stopped.signal.aborted) log.debug('namespace not checked', { namespace, error })
-    }
+    const found = await missingNamespace(this.api, namespace, this.#stopped.signal).catch((error: unknown) => {
+      log.debug('namespace not checked', { namespace, error })
+      return null
+    })
     if (this.#stopped.signal.aborted) return
-    if (this.#namespaceProblem !== before) {
-      if (this.#namespaceProblem !== undefined) log.warn('namespace missing', { reason: this.#namespaceProblem })
+    if (found !== null && found !== this.#namespaceProblem) {
+      this.#namespaceProblem = found
+      if (found !== undefined) log.warn('namespace missing', { reason: found })
       onState()
     }
-    if (this.#namespaceProblem === undefined) return
+    if (found === undefined) return
     this.#namespaceTimer = setTimeout(() => {
       this.#namespaceChecked = this.#checkNamespace(namespace)
     }, namespaceRetryMs)

@@ -11,6 +11,7 @@ export type ModelErrorReason =
   | 'UnsafeName'
   | 'WrongChecksum'
   | 'SecretMissing'
+  | 'SecretUnread'
   | 'SecretUnreadable'
   | 'SecretHasNoToken'
   | 'SecretHasNoKeys'

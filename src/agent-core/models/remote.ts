@@ -6,7 +6,7 @@ import { HostGuard, type Resolve } from './download/host-guard.ts'
 import { Bandwidth, DiskSpace } from './download/limits.ts'
 import { isS3Login } from './download/s3.ts'
 import { createTransport, type Transport, type TransportOptions } from './download/transport.ts'
-import { ModelError } from './errors.ts'
+import { hasReason, ModelError } from './errors.ts'
 import type { GgufHeader } from './gguf/gguf.ts'
 import { readGgufHeaderOverHttp } from './gguf/http-header.ts'
 import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
@@ -154,7 +154,8 @@ export class Remote implements AsyncDisposable {
       const named = hubOfSecret(await secret())
       return named?.endpoint === usual && named.token !== undefined ? undefined : named
     } catch (error) {
-      if (!(error instanceof ModelError) || hubAddressIn(source, usual) !== undefined) throw error
+      const isNeeded = hubAddressIn(source, usual) !== undefined || hasReason(error, ['SecretUnread'])
+      if (!(error instanceof ModelError) || isNeeded) throw error
       // An address of no Hub is asked without a login, so that a Secret that cannot be read is no reason not to.
       this.#options.log.debug('Secret of a model not read', { source: shownSource(source), error })
       return undefined

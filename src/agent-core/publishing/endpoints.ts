@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isApiError } from '../kube/api-error.ts'
+import { isApiError, isDecision } from '../kube/api-error.ts'
 import type { Resource } from '../kube/resources.ts'
 import { refKey } from '../util/object-key.ts'
 import { commonLabels, labels, managedBy, ownerReferenceOf, type Publication, type PublishTarget } from './objects.ts'
@@ -8,9 +8,6 @@ import { deleteWhere, type ObjectStore, readNow } from './writes.ts'
 
 /** Others may change or delete them, and may grant rights to them or remove their own: they are applied again after this time. */
 const againAfterMs = 300_000
-
-/** Answers that say nothing of the object itself: the same request may succeed a moment later. */
-const transient: readonly (number | undefined)[] = [undefined, 429, 503, 504]
 
 const endpoints = z.object({
   metadata: z.object({
@@ -103,7 +100,8 @@ export class OwnEndpoints {
         this.#reason = undefined
       }
     } catch (error) {
-      if (!isApiError(error) || transient.includes(error.code)) throw error
+      // A webhook that fails for them alone (500) keeps nothing from being published.
+      if (!isDecision(error) && !isApiError(error, 500)) throw error
       this.#leaveAlone(error.message)
     }
   }

@@ -1,4 +1,4 @@
-import { isApiError } from '../kube/api-error.ts'
+import { isDecision } from '../kube/api-error.ts'
 import { jitteredMs } from '../util/back-off.ts'
 import type { PublishTarget } from './objects.ts'
 import type { Publishing } from './publishing.ts'
@@ -124,7 +124,7 @@ export class HeldClaim implements Disposable {
   /** The outage itself is reported once for the whole cluster; a claim in danger is reported again, and a refusal once. */
   #tell(error: unknown): void {
     const { key, isDoubtful, publishing } = this.#options
-    const isNews = isDoubtful() || (!this.#saidRefused && isApiError(error, 400, 403, 422))
+    const isNews = isDoubtful() || (!this.#saidRefused && isDecision(error))
     this.#saidRefused ||= isNews
     publishing.log[isNews ? 'warn' : 'debug']('heartbeat failed', { key, error })
     if (!isDoubtful() || this.#saidUncertain) return

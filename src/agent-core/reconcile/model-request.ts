@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
-import { isApiError, rootMessage } from '../kube/api-error.ts'
+import { isApiError, isDecision, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { ModelSpec } from '../kube/resources.ts'
 import { readSecret } from '../kube/secrets.ts'
@@ -8,7 +8,7 @@ import { hubTokenLabel } from '../models/hub/token.ts'
 import { ModelError } from '../models/errors.ts'
 import type { LocalModel, ModelRequest } from '../models/models.ts'
 import { selectionDigest } from '../models/selection.ts'
-import { secretMissing, secretUnreadable, type SourceSecret } from '../models/source-secret.ts'
+import { secretMissing, secretTitle, secretUnreadable, type SourceSecret } from '../models/source-secret.ts'
 import { sourceDigest } from '../models/source.ts'
 import { isBasedOn } from '../runtimes/resolution.ts'
 import type { Draft } from './draft.ts'
@@ -121,7 +121,9 @@ export async function secretIn(
 ): Promise<SourceSecret> {
   const found = await readSecret(api, namespace, name).catch((error: unknown) => {
     if (isApiError(error, 404)) throw secretMissing(namespace, name, source)
-    throw secretUnreadable(namespace, name, rootMessage(error), error)
+    if (isDecision(error)) throw secretUnreadable(namespace, name, error.detail, error)
+    const unread = `${secretTitle({ namespace, name })} cannot be read at the moment (${rootMessage(error)}); the agent tries again.`
+    throw ModelError.passing('SecretUnread', unread, { cause: error })
   })
   if (!found) throw secretUnreadable(namespace, name, 'it is not a valid Kubernetes Secret')
   return { namespace, name, isForHub: found.labels[hubTokenLabel] === 'true', values: found.values }

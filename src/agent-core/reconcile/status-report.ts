@@ -1,4 +1,4 @@
-import { type ApiError, isApiError } from '../kube/api-error.ts'
+import { type ApiError, isApiError, isDecision } from '../kube/api-error.ts'
 import type { EventSeries } from '../kube/event-recorder.ts'
 import type { InferenceService } from '../kube/resources.ts'
 import {
@@ -37,21 +37,17 @@ export interface ClusterRetry {
   readonly isRefusal: boolean
 }
 
-/** Answers that say nothing about the request itself: not logged in, timed out, in conflict with another write, too many requests. */
-const passingCodes = new Set([401, 408, 409, 429])
-
 /** Not before the time that the cluster asked for. */
 export function nextClusterRetry(
-  { code = 0, retryAfterSeconds = 0 }: ApiError,
+  error: ApiError,
   before: ClusterRetry | undefined,
   { now, random }: { readonly now: number; readonly random: () => number },
 ): ClusterRetry {
   const failures = (before?.failures ?? 0) + 1
-  const isRefusal = code >= 400 && code < 500 && !passingCodes.has(code)
   const waitMs = jitteredMs(backOff, failures, random)
   const urgentMs = Math.min(waitMs, longestAstrayMs * (1 - 0.5 * random()))
-  const after = (ms: number): number => now + Math.max(retryAfterSeconds * 1_000, ms)
-  return { failures, isRefusal, at: after(waitMs), urgentAt: after(urgentMs) }
+  const after = (ms: number): number => now + Math.max((error.retryAfterSeconds ?? 0) * 1_000, ms)
+  return { failures, isRefusal: isDecision(error), at: after(waitMs), urgentAt: after(urgentMs) }
 }
 
 /** LLMKube's controller gets this long to say by itself that a service is stopped. */

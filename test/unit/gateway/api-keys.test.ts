@@ -102,10 +102,14 @@ test('while the cluster does not answer, what was known counts, and what was not
   expect(keys.askedFor('ns/new')).toBeUndefined()
   answer = () => secret('k1')
   await eventually(() => keys.stateOf('ns/new').kind === 'known')
-  answer = failing(503)
-  const before = asked.length
-  await eventually(() => asked.length > before + 3)
-  expect(keys.askedFor('ns/new')).toEqual({ key: digest('k1') })
+  const failsWith = async (code: number) => {
+    answer = failing(code)
+    const before = asked.length
+    await eventually(() => asked.length > before + 3)
+    return keys.askedFor('ns/new')?.key
+  }
+  expect([await failsWith(503), await failsWith(401)]).toEqual([digest('k1'), digest('k1')])
+  expect([await failsWith(403), await failsWith(401)]).toEqual(['nobody', 'nobody'])
 })
 
 describe('the key before the present one', () => {

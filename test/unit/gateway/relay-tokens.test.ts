@@ -134,6 +134,7 @@ describe('while the Secret cannot be read', () => {
   test.each([
     ['no answer', failing(undefined)],
     ['an error of the server', failing(503)],
+    ['credentials that have expired', failing(401)],
     ['no right to read it', failing(403)],
   ])('what is known counts on, and what is not stays unknown: %s', async (_what, given) => {
     want('ns')
@@ -146,6 +147,17 @@ describe('while the Secret cannot be read', () => {
       [digest('t1'), undefined],
       [undefined, undefined],
     ])
+  })
+
+  test('it is denied by a decision of the cluster alone, until it was read', async () => {
+    want('ns')
+    const denied: boolean[] = []
+    for (const given of [failing(401), failing(403), failing(401), failing(undefined), () => secret('t1')]) {
+      answer = given
+      await passes(6_000)
+      denied.push(tokens.isDenied('ns'))
+    }
+    expect(denied).toEqual([false, true, true, true, false])
   })
 
   test('an answer that does not come is given up', async () => {

@@ -4,6 +4,7 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
+import { ApiError, isDecision } from '../../../src/agent-core/kube/api-error.ts'
 import { KubeApi } from '../../../src/agent-core/kube/kube-api.ts'
 import { requestTimeoutMs } from '../../../src/agent-core/kube/kube-transport.ts'
 import { PinnedContext } from '../../../src/agent-core/kube/pinned-context.ts'
@@ -88,6 +89,11 @@ test('a step of the clock of this machine does not reach what is said in the tim
   const before = api.serverNow()
   vi.useFakeTimers({ toFake: ['Date'], now: before - 3_600_000 })
   expect(api.serverNow()).toBe(before)
+})
+
+test('expired credentials, too many requests, a lost conflict and an outage decide nothing about a request', () => {
+  const codes = [undefined, 400, 401, 403, 404, 405, 408, 409, 410, 422, 429, 500, 502, 503, 504]
+  expect(codes.filter((code) => isDecision(new ApiError('no', { code })))).toEqual([400, 403, 404, 405, 410, 422])
 })
 
 const kubeconfigWithPlugin = (script: string): object =>

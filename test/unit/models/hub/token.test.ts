@@ -2,11 +2,14 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { ApiError } from '../../../../src/agent-core/kube/api-error.ts'
 import { hubCredentials, maySend } from '../../../../src/agent-core/models/download/request.ts'
 import { hubAddressOf, hubEndpoint, isHubOffline } from '../../../../src/agent-core/models/hub/endpoint.ts'
 import { hubToken, hubOfSecret, tokenOfSecret } from '../../../../src/agent-core/models/hub/token.ts'
 import { secretMissing, secretUnreadable } from '../../../../src/agent-core/models/source-secret.ts'
+import { secretIn } from '../../../../src/agent-core/reconcile/model-request.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
+import { failure } from '../world.ts'
 
 describe('the token of the Hub', () => {
   test('comes from the Secret, else the setting, else the app, else the environment, else the file of the tools', async () => {
@@ -49,6 +52,13 @@ describe('the token of the Hub', () => {
     await expect(hubToken({ secret, env: { HF_TOKEN: 'hf_env' }, home: '/none' })).rejects.toMatchObject({
       reason: 'SecretMissing',
     })
+  })
+
+  test('in a Secret is missing or forbidden where the cluster decides so, and else cannot be read at the moment', async () => {
+    const reasonFor = (code: number | undefined) =>
+      failure(secretIn({ get: () => Promise.reject(new ApiError('no', { code })) }, 'ns', 'hub', 'hf://a/b'))
+    const reasons = (await Promise.all([404, 403, 401, 503, undefined].map(reasonFor))).map(({ reason }) => reason)
+    expect(reasons).toEqual(['SecretMissing', 'SecretUnreadable', 'SecretUnread', 'SecretUnread', 'SecretUnread'])
   })
 
   test('with a line break is refused and not shown', async () => {
