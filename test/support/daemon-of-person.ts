@@ -51,6 +51,10 @@ export abstract class DaemonOfPerson {
     this.#process?.kill('SIGSTOP')
   }
 
+  resume(): void {
+    this.#process?.kill('SIGCONT')
+  }
+
   /** As its person does it on its page. */
   protected hangUp(): void {
     this.#process?.kill('SIGHUP')

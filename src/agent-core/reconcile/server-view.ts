@@ -53,6 +53,8 @@ const troubles: Readonly<Record<Trouble, string>> = {
   suspended:
     'The server does not answer: its process is suspended (by SIGSTOP, a terminal or a debugger). If this continues, the agent restarts it.',
   failing: 'The server answers its health check with an error; if this continues, the agent restarts it.',
+  unknown:
+    'The daemon does not say whether it still has the model, so that is unknown; its memory stays counted until the daemon answers.',
 }
 
 /** The sentence about requests in flight, which changes all the time; undefined where the server does not drain. */

@@ -3,7 +3,7 @@ import { request, type IncomingMessage } from 'node:http'
 import { pipeline } from 'node:stream/promises'
 import type { z } from 'zod'
 import { sentence } from '../../contract/clean-text.ts'
-import { errorCode } from '../util/error-code.ts'
+import { errorCode, ownFailure } from '../util/error-code.ts'
 import { parseJson } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
 import { DaemonError, type DaemonAddress } from './daemon.ts'
@@ -77,9 +77,12 @@ export class DaemonHttp {
       return await exchange(address, question, limit ? AbortSignal.any([signal, limit]) : signal)
     } catch (error) {
       if (error instanceof DaemonError) throw error
-      if (limit?.aborted === true && !signal.aborted) {
+      if (limit?.aborted === true || signal.aborted) {
         throw new DaemonError('silent', `${this.title} does not answer.`, { cause: error })
       }
+      const own = ownFailure(error)
+      if (own !== undefined)
+        throw new DaemonError('notAsked', `${this.title} could not be asked: ${own}.`, { cause: error })
       const isAbsent = errorCode(error) === 'ECONNREFUSED'
       const message = isAbsent
         ? `Nothing is listening at ${address.host}:${address.port}: ${product} is not running.`

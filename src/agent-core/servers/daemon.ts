@@ -34,6 +34,8 @@ export interface HoldOptions {
   readonly needed: () => ReadonlySet<string>
   /** One line for the log of the service. */
   readonly onStep: (line: string) => void
+  /** Called before it is asked to load what it calls so. */
+  readonly onLoad: (name: string) => void
 }
 
 /** How a daemon is asked. Each throws DaemonError. */
@@ -57,8 +59,11 @@ export interface Daemon {
   readonly canonical: (name: string) => string
 }
 
-/** `absent`: nobody listens. `silent`: it does not answer in time. `stranger`: another program answers. `failed`: it says so itself. */
-export type DaemonTrouble = 'absent' | 'silent' | 'stranger' | 'failed'
+/**
+ * `absent`: nobody listens. `silent`: it does not answer in time. `stranger`: another program answers. `failed`: it says so itself, or breaks the
+ * connection. `notAsked`: this process could not ask, which says nothing of the daemon.
+ */
+export type DaemonTrouble = 'absent' | 'silent' | 'stranger' | 'failed' | 'notAsked'
 
 /** One sentence. */
 export class DaemonError extends Error {

@@ -203,16 +203,11 @@ export class Ledger {
     }
   }
 
-  async ready(run: string, pid: number, since: number): Promise<void> {
-    await this.identify(run, pid)
+  /** `pid`: undefined for a daemon's model. */
+  async ready(run: string, pid: number | undefined, since: number): Promise<void> {
+    if (pid !== undefined) await this.identify(run, pid)
     const entry = this.#entries.get(run)
-    if (entry?.process?.pid === pid) this.#note({ ...entry, readySince: wallTimeOf(since).toISOString() })
-  }
-
-  /** A daemon's model is in memory. */
-  held(run: string, since: Date): void {
-    const entry = this.#entries.get(run)
-    if (entry && entry.readySince === undefined) this.#note({ ...entry, readySince: since.toISOString() })
+    if (entry && entry.process?.pid === pid) this.#note({ ...entry, readySince: wallTimeOf(since).toISOString() })
   }
 
   /** The daemon has the model by another name than was expected. */

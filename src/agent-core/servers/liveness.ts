@@ -46,7 +46,7 @@ export const missedAfterMs = ({ everyMs, answerWithinMs, followUpMs }: LivenessT
 type Look =
   | { readonly kind: 'alive' }
   /** `working`: it was silent, but seen to do something since the last look. */
-  | { readonly kind: 'missed'; readonly trouble: Trouble; readonly working: boolean }
+  | { readonly kind: 'missed'; readonly trouble: Extract<Trouble, Hang>; readonly working: boolean }
 
 /** Misses are counted, never timed: no probe is missed while the machine sleeps. */
 interface Pulse {
@@ -122,7 +122,7 @@ export async function watchLiveness(watch: LivenessWatch): Promise<Hang | undefi
   const { timings, signal } = watch
   const vitals = new Vitals(watch)
   let pulse = steadyPulse
-  let reported: Trouble | undefined
+  let reported: Extract<Trouble, Hang> | undefined
   let wasAsked = true
   const next = () =>
     pulse === steadyPulse ? pauseUntilNext(timings.everyMs, signal) : pause(timings.followUpMs, signal)

@@ -61,7 +61,7 @@ export class Ollama implements Daemon {
     return version
   }
 
-  async hold(content: DaemonContent, { signal, needed, onStep }: HoldOptions): Promise<string> {
+  async hold(content: DaemonContent, { signal, needed, onStep, onLoad }: HoldOptions): Promise<string> {
     const { name } = content
     const tags = await this.#tags(signal)
     for (const { name: other } of tags.filter((tag) => isForgotten(name, tag.name, needed()))) {
@@ -70,7 +70,7 @@ export class Ollama implements Daemon {
     const known = tags.find((tag) => canonicalName(tag.name) === canonicalName(name))
     if (known === undefined) await this.#make(content, { signal, onStep })
     await this.#refuseRivals(name, needed(), signal)
-    onStep(`${this.title} loads ${name}`)
+    onLoad(name)
     const load = await this.#runModel(name, keepLoaded, signal)
     if (load.status !== 200) throw this.#refused(load, `${name} could not be loaded`)
     // By that name it is unloaded, so that whoever has it too must be known to need it.

@@ -91,12 +91,12 @@ export class Omlx implements Daemon {
     return (active ?? 0) + (waiting ?? 0)
   }
 
-  async hold({ files: [folder = ''] }: DaemonContent, { signal, onStep }: HoldOptions): Promise<string> {
+  async hold({ files: [folder = ''] }: DaemonContent, { signal, onLoad }: HoldOptions): Promise<string> {
     const model = await this.#modelIn(folder, signal)
     this.#path = model.model_path
     if (model.loaded) return model.id
     let isReloaded = false
-    onStep(`${this.title} loads ${model.id}`)
+    onLoad(model.id)
     for (;;) {
       const answer = await this.#ask({ method: 'POST', path: pathOf(model.id, 'load'), signal })
       if (answer.status === 200) return model.id

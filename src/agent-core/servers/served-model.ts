@@ -1,8 +1,4 @@
 import type { DaemonAddress } from './daemon.ts'
-import type { Poller } from './poller.ts'
-import type { ProbeAnswer, ServerRuntime } from './probe.ts'
-import type { RunFolder } from './run-folder.ts'
-import type { ServerState } from './server-state.ts'
 import type { EndOptions } from './termination.ts'
 
 /** What a server serves and is expected to hold, as noted at its start. */
@@ -47,42 +43,3 @@ export const daemonMemoryOf = (
 export type StopOptions = Pick<EndOptions, 'graceMs' | 'drainMs'>
 
 export type StopReport = { readonly stopped: true } | { readonly stopped: false; readonly message: string }
-
-/** What serves the model of a service: a process of its own, or a model in a daemon. Nothing else need know which. */
-export interface ServedModel {
-  readonly facts: ServerFacts
-  readonly state: ServerState
-  readonly runtime: ServerRuntime
-  /** Undefined until the folder is created. */
-  readonly folder: RunFolder | undefined
-  /** The executable and its arguments; undefined before there is a process, where an earlier agent did not note them, and for a daemon's model. */
-  readonly command: readonly string[] | undefined
-  /** What answers, and how to ask what it does; undefined before there is anything to ask. */
-  readonly run: RunningModel | undefined
-  /** An earlier agent started it. */
-  readonly isFound: boolean
-  readonly sleepsWhenIdle: boolean
-  /** The daemon is to keep its model for it; false for a process. */
-  readonly needsEngine: boolean
-  start(): void
-  /** What runs, runs on; what does not run yet is not started. */
-  letGo(): void
-  /** Requests in flight may finish before; resolves when nothing of it is left, or with what is. Calls join; shorter times count at once. */
-  stop(options?: StopOptions): Promise<StopReport>
-  /** Cuts the requests that are still in flight, as far as that can be done; false where none are waited for. */
-  skipDrain(): boolean
-}
-
-export interface RunningModel {
-  /** Its first process, which is the number of its process group; undefined for a daemon's model. */
-  readonly pid: number | undefined
-  /** Where it is reached: its own port, or for a daemon's model the one at which the gateway listens for it. */
-  readonly port: number
-  readonly poller: Poller
-  /** What the daemon says that it holds; undefined for a process, whose memory the system tells. */
-  readonly toldBytes: number | undefined
-  /** Whether it answers now, asked where it listens. Never rejects. */
-  readonly answers: (timeLimitMs: number, signal: AbortSignal) => Promise<ProbeAnswer>
-  /** What a daemon asks requests for. */
-  readonly apiKey?: string | undefined
-}

@@ -19,11 +19,14 @@ export interface Evidence {
   readonly tail: readonly string[]
 }
 
-/** What is wrong with a server that is there but does not serve: no answer, no processor time at all, or an answer that says so. */
-export type Trouble = 'silent' | 'suspended' | 'failing'
+/**
+ * What is wrong with a server that is there but does not serve: no answer, no processor time at all, or an answer that says so. `unknown`: the
+ * daemon does not say whether it still has the model.
+ */
+export type Trouble = 'silent' | 'suspended' | 'failing' | 'unknown'
 
 /** `stuck`: it answers, but the requests in flight do not advance. `alone`: its first process waits for one that has ended. */
-export type Hang = Trouble | 'stuck' | 'alone'
+export type Hang = Exclude<Trouble, 'unknown'> | 'stuck' | 'alone'
 
 /** `itself`: the agent did not end it. */
 export type ExitCause = 'itself' | 'stalled' | 'hung' | 'portTaken' | 'stopped'
@@ -84,7 +87,7 @@ export interface Stopping {
   readonly drain?: Draining
   /** It did not end although it was killed, as a sentence; it is killed again until it does. */
   readonly hangs?: string
-  /** Requests in flight are cut by the gateway, since there is no process that would end with them: of a daemon's model alone. */
+  /** Requests in flight are not waited for. Those of a daemon's model are cut by the gateway, since no process ends with them. */
   readonly isCut?: true
 }
 

@@ -22,10 +22,10 @@ import {
   daemonMemoryOf,
   type DaemonEngine,
   type DaemonMemory,
-  type ServedModel,
   type StopOptions,
   type StopReport,
 } from './served-model.ts'
+import type { Server } from './server.ts'
 import type { Exited, Failure, ServerState } from './server-state.ts'
 import { ServiceServer, type AdoptableServer, type CountedServer } from './service-server.ts'
 
@@ -148,7 +148,7 @@ export class Servers implements AsyncDisposable {
 
   /** The API key that the daemon asks requests for; it goes to the gateway and nowhere else. */
   apiKeyOf(key: string): string | undefined {
-    return this.#of(key)?.run?.apiKey
+    return this.#of(key)?.run?.driver.apiKey
   }
 
   /** What it has in a daemon's memory; undefined for a process. */
@@ -159,12 +159,12 @@ export class Servers implements AsyncDisposable {
 
   /** Whether the present server of the key answers now; undefined where there is none to ask. */
   answers(key: string, timeLimitMs: number, signal: AbortSignal): Promise<ProbeAnswer> | undefined {
-    return this.#of(key)?.run?.answers(timeLimitMs, signal)
+    return this.#of(key)?.run?.driver.answers(timeLimitMs, signal)
   }
 
   /** What the daemon says that its model holds, in bytes; undefined for a process. */
   toldBytesOf(key: string): number | undefined {
-    return this.#of(key)?.run?.toldBytes
+    return this.#of(key)?.run?.driver.toldBytes
   }
 
   /** The estimate of its memory, in bytes; undefined where there is none. */
@@ -187,7 +187,7 @@ export class Servers implements AsyncDisposable {
    * same time, it is the same wait; with a server that takes its place it begins again.
    */
   limitIdleness(key: string, limit: IdleLimit | undefined): void {
-    this.#of(key)?.run?.poller.limitIdleness(limit)
+    this.#of(key)?.run?.driver.poller.limitIdleness(limit)
   }
 
   /** What each server that runs may load again; `files` undefined where an earlier agent started it and did not note that. */
@@ -295,7 +295,7 @@ export class Servers implements AsyncDisposable {
       exits: this.#exits,
       enginesBut: (but) =>
         [...this.#services.values()].flatMap(({ isRunning, server }) =>
-          isRunning && server !== but && server?.needsEngine === true ? (server.facts.engine ?? []) : [],
+          isRunning && server !== but ? (server?.neededEngine ?? []) : [],
         ),
       onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
       onState: (state) => this.#tell(key, state),
@@ -304,7 +304,7 @@ export class Servers implements AsyncDisposable {
     return service
   }
 
-  #of(key: string): ServedModel | undefined {
+  #of(key: string): Server | undefined {
     return this.#services.get(key)?.server
   }
 

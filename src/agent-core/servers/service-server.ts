@@ -1,16 +1,15 @@
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs, type BackOff } from '../util/back-off.ts'
-import { DaemonModel, type DaemonModelOrigin } from './daemon-model.ts'
 import { isOfDaemon, type GeneralRules, type Launch, type LaunchRules } from './launch.ts'
 import { everyAddress, hostIn, loopback } from './listening.ts'
-import type { Daemon, DaemonAddress, DaemonRuntimeName } from './daemon.ts'
+import { daemonRuntimes, type Daemon, type DaemonAddress, type DaemonRuntimeName } from './daemon.ts'
 import type { LedgerEntry } from './ledger.ts'
 import type { LookOptions, Use } from './poller.ts'
-import type { CountersReading } from './probe.ts'
+import type { CountersReading, ServerRuntime } from './probe.ts'
 import type { ExitWatch } from './process-group.ts'
 import { runFolder, runOf, type ServerFolders } from './run-folder.ts'
-import { ServerProcess, type ServerOrigin, type ServerProcessOptions } from './server-process.ts'
-import type { DaemonEngine, ServerFacts, ServedModel } from './served-model.ts'
+import type { DaemonEngine, ServerFacts } from './served-model.ts'
+import { Server, type ServerOptions, type ServerOrigin } from './server.ts'
 import { isOver, stableAfterMs, type Exited, type Failure, type ServerState } from './server-state.ts'
 
 /** What the ledger says of a server that is provably the same as when it was noted. */
@@ -42,7 +41,7 @@ export interface CountedServer {
 }
 
 export interface ServiceServerOptions extends Pick<
-  ServerProcessOptions,
+  ServerOptions,
   'key' | 'output' | 'ledger' | 'ports' | 'platform' | 'protocols' | 'liveness' | 'log' | 'now' | 'onProbe'
 > {
   readonly folders: ServerFolders
@@ -51,24 +50,16 @@ export interface ServiceServerOptions extends Pick<
   readonly random: () => number
   readonly daemons: (runtime: DaemonRuntimeName, address: DaemonAddress) => Daemon
   /** Engines that all servers of this agent need, but `but`. */
-  readonly enginesBut: (but: ServedModel) => readonly DaemonEngine[]
+  readonly enginesBut: (but: Server) => readonly DaemonEngine[]
   readonly onCounters: (server: CountedServer, reading: CountersReading) => void
   /** In the turn of the change. */
   readonly onState: (state: ServerState) => void
 }
 
-interface ProcessBeginning {
+interface Beginning {
   readonly facts: ServerFacts
   readonly rules: LaunchRules
   readonly origin: ServerOrigin
-}
-
-interface ModelBeginning {
-  readonly facts: ServerFacts
-  readonly runtime: DaemonRuntimeName
-  readonly rules: GeneralRules
-  readonly engine: DaemonEngine
-  readonly origin: DaemonModelOrigin
 }
 
 /** A model that cannot run is tried twelve times an hour, and comes back within minutes when the cause goes away. */
@@ -77,7 +68,7 @@ const crashBackOff: BackOff = { firstMs: 1_000, maxMs: 5 * 60_000 }
 /** The server of one InferenceService, and how often it failed. */
 export class ServiceServer {
   readonly #options: ServiceServerOptions
-  #server: ServedModel | undefined
+  #server: Server | undefined
   #lastFailure: Exited | undefined
   #backOff: Failure | undefined
 
@@ -88,27 +79,32 @@ export class ServiceServer {
   /** Throws while something of an earlier process is left. */
   start(launch: Launch): void {
     this.refuseWhileAlive()
+    const origin = { kind: 'launch', launch } as const
     if (isOfDaemon(launch)) {
       const { runtime, daemon, content } = launch
       const { name: model, isOurs } = content
-      const engine = { ...daemon, model, isOurs }
-      const facts = factsIn({ ...launch, host: loopback, engine })
-      this.#beginModel({ facts, rules: launch, engine, runtime, origin: { kind: 'launch', launch } })
+      const facts = factsIn({ ...launch, host: loopback, engine: { ...daemon, model, isOurs } })
+      this.#begin({ facts, rules: { ...launch, executable: runtime }, origin })
       return
     }
     const facts = factsIn({ ...launch, host: launch.host ?? hostIn(launch.argv(0)) })
-    this.#begin({ facts, rules: launch, origin: { kind: 'launch', launch } })
+    this.#begin({ facts, rules: launch, origin })
   }
 
   adopt(entry: AdoptableServer, rules: GeneralRules): void {
     const { key, exits, folders, log } = this.#options
     const { port, outputOffset, readySince } = entry
     const folder = runFolder(folders, runOf(entry.workingDirectory))
+    const server = { port, outputOffset, ...since(readySince) }
     if (isModel(entry)) {
       log.info('found a model in a daemon', { service: key, model: entry.daemon.model, port })
-      const origin = { kind: 'found', port, folder, ...since(readySince) } as const
       const { runtime, ...engine } = entry.daemon
-      this.#beginModel({ facts: factsIn({ ...entry, host: loopback, engine }), rules, origin, engine, runtime })
+      const facts = factsIn({ ...entry, host: loopback, engine })
+      this.#begin({
+        facts,
+        rules: { ...rules, runtime, executable: runtime },
+        origin: { kind: 'found', server, folder },
+      })
       return
     }
     const { runtime, executable, argv, sleepsWhenIdle } = entry
@@ -119,12 +115,12 @@ export class ServiceServer {
     this.#begin({
       facts: factsIn(entry),
       rules: { ...rules, ...(runtime && { runtime }), executable, sleepsWhenIdle },
-      origin: { kind: 'found', server: { process, port, outputOffset, command, ...since(readySince) }, folder },
+      origin: { kind: 'found', server: { ...server, process, command }, folder },
     })
   }
 
   /** It runs, or ended last; undefined where none was started. */
-  get server(): ServedModel | undefined {
+  get server(): Server | undefined {
     return this.#server
   }
 
@@ -133,9 +129,18 @@ export class ServiceServer {
     if (!this.#server) return undefined
     const { folder, state, run, facts, sleepsWhenIdle, isFound } = this.#server
     if (!folder || !run || (state.kind !== 'ready' && state.kind !== 'stopping')) return undefined
-    const { pid, port, poller } = run
+    const { port, driver } = run
+    const { life, poller } = driver
     return {
-      ...{ key: this.#options.key, digest: facts.digest, run: folder.name, pid, port, sleepsWhenIdle, isFound },
+      ...{
+        key: this.#options.key,
+        digest: facts.digest,
+        run: folder.name,
+        pid: life.pid,
+        port,
+        sleepsWhenIdle,
+        isFound,
+      },
       isWell: state.kind === 'ready' && state.healthy,
       look: (options) => poller.look(options),
     }
@@ -171,26 +176,11 @@ export class ServiceServer {
     throw new Error(`${this.#options.key} still has a server (${kind}): stop it and wait until it is over.`)
   }
 
-  #beginModel({ facts, rules, origin, engine, runtime }: ModelBeginning): void {
-    const daemon = this.#options.daemons(runtime, engine)
-    const needed = () =>
-      this.#options.enginesBut(server).filter((one) => one.host === engine.host && one.port === engine.port)
-    const server: ServedModel = new DaemonModel({
-      ...this.#options,
-      ...{ facts, origin, runtime, daemon, launch: { ...rules, executable: runtime } },
-      neededByOthers: () => new Set(needed().map(({ model }) => daemon.canonical(model))),
-      onFailure: (servedMs) => this.countFailure(servedMs),
-      onState: (state) => this.#changed(server, state),
-    })
-    this.#began(server)
-  }
-
-  #begin({ facts, rules, origin }: ProcessBeginning): void {
-    const server: ServerProcess = new ServerProcess({
-      ...this.#options,
-      facts,
-      origin,
-      launch: rules,
+  #begin({ facts, rules, origin }: Beginning): void {
+    const { engine } = facts
+    const server: Server = new Server({
+      ...{ ...this.#options, facts, origin, launch: rules },
+      model: engine && this.#modelOf(engine, rules.runtime, () => this.#options.enginesBut(server)),
       onCounters: (reading) => {
         const { counted } = this
         if (counted && counted.run === server.folder?.name) this.#options.onCounters(counted, reading)
@@ -198,20 +188,25 @@ export class ServiceServer {
       onFailure: (servedMs) => this.countFailure(servedMs),
       onState: (state) => this.#changed(server, state),
     })
-    this.#began(server)
-  }
-
-  #began(server: ServedModel): void {
     this.#server = server
     server.start()
   }
 
-  #changed(server: ServedModel, state: ServerState): void {
+  #modelOf(engine: DaemonEngine, runtime: ServerRuntime | undefined, others: () => readonly DaemonEngine[]) {
+    const { host, port } = engine
+    const name = daemonRuntimes.find((one) => one === runtime)
+    if (!name) throw new TypeError(`${runtime} is no daemon.`)
+    const daemon = this.#options.daemons(name, engine)
+    const needed = () => others().filter((one) => one.host === host && one.port === port)
+    return { daemon, neededByOthers: () => new Set(needed().map(({ model }) => daemon.canonical(model))) }
+  }
+
+  #changed(server: Server, state: ServerState): void {
     const { key, log, ledger, onState } = this.#options
     logState(log, key, state)
     const run = server.folder?.name
     if (run !== undefined && isOver(state)) ledger.forget(run)
-    if (run !== undefined && state.kind === 'ready' && state.healthy && state.pid !== undefined)
+    if (run !== undefined && state.kind === 'ready' && state.healthy)
       void ledger.ready(run, state.pid, state.readySince)
     if (state.kind === 'exited' && state.settled && state.cause !== 'stopped') this.#lastFailure = state
     onState(state)

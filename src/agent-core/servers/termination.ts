@@ -4,9 +4,9 @@ import { awakeTimeout, mostSleeps, sleptMs, type AwakeTimeout } from '../util/aw
 import { pause } from '../util/pause.ts'
 import { untilAborted } from '../util/until-aborted.ts'
 import { defaultDrainLimitMs, defaultStopGraceMs, type LaunchRules } from './launch.ts'
-import type { Poller } from './poller.ts'
-import { killAgainMs, killLimitMs, type ProcessGroup } from './process-group.ts'
-import type { ExitCause, Hang, Life, ServerState } from './server-state.ts'
+import { killAgainMs, killLimitMs } from './process-group.ts'
+import type { Driver } from './driver.ts'
+import type { ExitCause, Hang, ServerState } from './server-state.ts'
 
 export interface EndOptions {
   /** Between SIGTERM and SIGKILL. */
@@ -23,15 +23,11 @@ export type EndCause = Exclude<ExitCause, 'itself'>
 interface TerminationOptions extends EndOptions {
   readonly cause: EndCause
   readonly rules: LaunchRules
-  readonly poller: Pick<Poller, 'look'>
-  readonly group: Pick<ProcessGroup, 'signalNow'>
+  readonly driver: Pick<Driver, 'life' | 'poller' | 'signalNow' | 'hangsMessage' | 'finishesLate'>
   readonly log: Logger
   readonly now: () => number
   readonly onState: (state: ServerState) => void
-  readonly life: Life
   readonly port: number
-  /** The sentence where it does not end although it was told to by all means. */
-  readonly hangsMessage: string
   /** Whether requests can be in flight. */
   readonly isServing: boolean
 }
@@ -70,6 +66,8 @@ export class Termination {
   /** It did not end although it was killed. */
   #hangs = false
   #isOver = false
+  /** Requests in flight are not waited for any longer: where no process ends with them the gateway cuts them. */
+  #isCut: boolean
   #timer: AwakeTimeout | undefined
 
   constructor(options: TerminationOptions) {
@@ -81,6 +79,7 @@ export class Termination {
     this.#cause = cause
     this.#graceMs = options.graceMs ?? stopGraceMs
     const { drainMs = drainLimitMs } = options
+    this.#isCut = drainMs === 0 && options.driver.finishesLate
     this.#drains = cause === 'stopped' && options.isServing && drainMs > 0
     this.#drainUntil = performance.now() + drainMs
   }
@@ -106,18 +105,28 @@ export class Termination {
       this.#cause = cause
       this.#tell()
     }
-    if (drainMs === 0) this.#drained.abort()
+    if (drainMs === 0) {
+      this.#drained.abort()
+      this.#cut()
+    }
     if (drainMs !== undefined) this.#drainUntil = Math.min(this.#drainUntil, performance.now() + drainMs)
     if (graceMs === undefined || graceMs >= this.#graceMs) return
     this.#graceMs = graceMs
     if (this.#killAt !== undefined) this.#killAfter(Math.min(this.#killAt, performance.now() + graceMs))
   }
 
-  /** Requests in flight are cut: SIGTERM now. False where no drain is under way. */
+  /** Requests in flight are cut: SIGTERM now. False where no drain is under way, and what still answers requests is cut already. */
   skipDrain(): boolean {
-    if (this.#killAt !== undefined) return false
+    if (this.#killAt !== undefined && (this.#isCut || !this.#options.driver.finishesLate)) return false
     this.#drained.abort()
+    this.#cut()
     return true
+  }
+
+  #cut(): void {
+    if (this.#isCut || !this.#options.driver.finishesLate) return
+    this.#isCut = true
+    this.#tell(this.#requestsInFlight)
   }
 
   /** The process is gone or no longer ours: no signal is sent and no state told from now on. */
@@ -180,10 +189,10 @@ export class Termination {
 
   /** Undefined where it cannot be told. A server that is silent for a moment has what it had at its last count. Never rejects. */
   async #look(before: Look, wasSeen: boolean): Promise<Look | undefined> {
-    const { poller, log } = this.#options
+    const { driver, log } = this.#options
     const { signal } = this.#drained
     try {
-      const looking = poller.look({ withinMs: lookLimitMs, connections: true, evenAsleep: true })
+      const looking = driver.poller.look({ withinMs: lookLimitMs, connections: true, evenAsleep: true })
       const { answer, requests = 0, work } = await untilAborted(looking, signal)
       const keepsCount = (answer === 'silent' || answer === 'cannotAsk') && before.requests > 0 && requests > 0
       return keepsCount ? before : { requests, work }
@@ -195,7 +204,7 @@ export class Termination {
   }
 
   #terminate(): void {
-    this.#options.group.signalNow('SIGTERM')
+    this.#options.driver.signalNow('SIGTERM')
     this.#killAfter(performance.now() + this.#graceMs)
   }
 
@@ -207,8 +216,9 @@ export class Termination {
 
   /** Repeated until the process is gone: no other server may take its place before that. */
   #kill(nextMs: number): void {
-    const { group, rules } = this.#options
-    if (rules.isNeverKilled !== true) group.signalNow('SIGKILL')
+    const { driver, rules } = this.#options
+    this.#cut()
+    if (rules.isNeverKilled !== true) driver.signalNow('SIGKILL')
     this.#timer = awakeTimeout(() => {
       if (!this.#hangs) {
         this.#hangs = true
@@ -223,13 +233,14 @@ export class Termination {
     this.#requestsInFlight = requestsInFlight
     const endsAt = now() + Math.max(0, Math.round(this.#drainUntil - performance.now()))
     const drain = requestsInFlight === undefined ? {} : { drain: { requestsInFlight, endsAt } }
-    const hangs = this.#hangs ? { hangs: this.#options.hangsMessage } : {}
-    onState({ kind: 'stopping', since: now(), cause: this.#cause, ...this.#about, ...drain, ...hangs })
+    const hangs = this.#hangs ? { hangs: this.#options.driver.hangsMessage } : {}
+    const cut = this.#isCut ? { isCut: true as const } : {}
+    onState({ kind: 'stopping', since: now(), cause: this.#cause, ...this.#about, ...drain, ...hangs, ...cut })
   }
 
   get #about() {
-    const { life, port } = this.#options
-    return { ...life, port }
+    const { driver, port } = this.#options
+    return { ...driver.life, port }
   }
 }
 

@@ -1,10 +1,6 @@
 import { once } from 'node:events'
-import { createServer } from 'node:http'
-import { connect, type AddressInfo } from 'node:net'
-import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { Termination } from '../../../src/agent-core/servers/termination.ts'
-import { Poller } from '../../../src/agent-core/servers/poller.ts'
-import { silentLog } from '../../support/silent-log.ts'
+import { connect } from 'node:net'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { eventually } from '../../support/eventually.ts'
 import { ask, platform, ServerRoom, untilInFlight } from './server-room.ts'
 
@@ -139,52 +135,4 @@ test('a server that says nothing for a moment keeps its last count, whoever else
   expect([await answer, await stopping]).toEqual(['answered', { stopped: true }])
   for (const client of idle) client.destroy()
   expect(stoppings(room)).toEqual(['none', 1, 0, 'none'])
-})
-
-describe('a server that counts', () => {
-  interface Counters {
-    readonly requests: number
-    readonly work: number
-  }
-
-  /** Waits for a server whose counters are these at each look; `afterMs` is how long that took from their last change on. */
-  async function drained(countersAt: (look: number) => Counters): Promise<{ looks: number; afterMs: number }> {
-    let looks = 0
-    let changedAt = performance.now()
-    let shown = ''
-    const server = createServer((_, response) => {
-      const { requests, work } = countersAt(looks++)
-      const text = `llamacpp:requests_processing ${requests}\nllamacpp:tokens_predicted_total ${work}\n`
-      if (text !== shown) changedAt = performance.now()
-      shown = text
-      response.end(text)
-    })
-    server.listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    onTestFinished(() => void server.close())
-    const { port } = server.address() as AddressInfo // a TCP server that listens has no other kind
-    const onReading = () => undefined
-    using poller = new Poller({ port, sleepsWhenIdle: false, platform, log: silentLog, onReading })
-    const ended = Promise.withResolvers<number>()
-    const termination = new Termination({
-      ...{ cause: 'stopped', isServing: true, drainMs: 60_000, rules: { executable: 'llama-server' }, port },
-      ...{ life: { pid: 1 }, hangsMessage: '' },
-      ...{ poller, log: silentLog, now: Date.now, onState: () => undefined },
-      group: { signalNow: () => ended.resolve(performance.now()) },
-    })
-    termination.begin()
-    const endedAt = await ended.promise
-    termination.over()
-    return { looks, afterMs: endedAt - changedAt }
-  }
-
-  test('is given a second after its last request', async () => {
-    const { afterMs } = await drained((look) => ({ requests: look < 2 ? 1 : 0, work: 5 }))
-    expect(afterMs).toBeGreaterThanOrEqual(1_000)
-  })
-
-  test('is given a second after the last request that came and went between two looks', async () => {
-    const { afterMs } = await drained((look) => ({ requests: 0, work: Math.min(look, 3) }))
-    expect(afterMs).toBeGreaterThanOrEqual(1_000)
-  })
 })

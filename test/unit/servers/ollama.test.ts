@@ -2,7 +2,11 @@ import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises'
 import type { ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { DaemonError, type Daemon, type DaemonTrouble } from '../../../src/agent-core/servers/daemon.ts'
+import { daemonAt } from '../../../src/agent-core/servers/daemons.ts'
 import { canonicalName } from '../../../src/agent-core/servers/ollama.ts'
+import type { ServersOptions } from '../../../src/agent-core/servers/servers.ts'
+import { eventually } from '../../support/eventually.ts'
 import { writeLlamaGguf } from '../../support/gguf-writer.ts'
 import { OllamaOfPerson } from '../../support/ollama.ts'
 import { SampleOllama } from '../../support/sample-ollama.ts'
@@ -226,33 +230,39 @@ describe('what answers where Ollama should', () => {
     expect([outOf, message]).toEqual(['start', expect.stringMatching(told)])
   })
 
-  test.each<[string, (response: ServerResponse) => void, RegExp, boolean]>([
-    [
-      'a page with status 500',
-      (it) => it.writeHead(500).end('<h1>500</h1>'),
-      /is not Ollama \(\/api\/ps: status 500\): stop/,
-      false,
-    ],
-    ['a page', (it) => it.end('<html>hello</html>'), /is not Ollama \(\/api\/ps: status 200\)/, false],
-    ['half an answer', (it) => it.end('{"models":[{"na'), /is not Ollama/, false],
-    ['an error', (it) => it.writeHead(500).end('{"error":"no GPU"}'), /^Ollama at .*: \/api\/ps: no GPU\.$/, true],
-    ['nothing whole', (it) => it.socket?.destroy(), /^Ollama at .* broke the connection: socket hang up\.$/, true],
-  ])(
-    'that answers with %s while it serves is told by name, and serves again when that has passed',
-    async (_what, answer, told, isAsked) => {
-      await using sample = await SampleOllama.start()
-      await using room = await ServerRoom.create(hurried)
-      const launch = await launchAt(sample.port)
-      room.servers.start('a/b', launch)
-      await room.reached('ready')
-      sample.before = (request, response) => {
+  /** One that serves a model, and answers the agent's looks at it as is said. */
+  async function serving(options: Partial<ServersOptions> = hurried) {
+    await using stack = new AsyncDisposableStack()
+    const sample = stack.use(await SampleOllama.start())
+    const room = stack.use(await ServerRoom.create(options))
+    const launch = await launchAt(sample.port)
+    room.servers.start('a/b', launch)
+    await room.reached('ready')
+    const answerLooks = (answer: (response: ServerResponse) => void) =>
+      (sample.before = (request, response) => {
         if (request.url === '/api/ps') answer(response)
         return request.url === '/api/ps'
-      }
+      })
+    sample.changes.length = 0
+    const owned = stack.move()
+    return { sample, room, launch, answerLooks, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+  }
+
+  const page = (it: ServerResponse) => void it.end('<html>hello</html>')
+
+  test.each<[string, (response: ServerResponse) => void, RegExp]>([
+    ['a page with status 500', (it) => it.writeHead(500).end('<h1>500</h1>'), /\(\/api\/ps: status 500\): stop/],
+    ['a page', page, /\(\/api\/ps: status 200\)/],
+    ['half an answer', (it) => it.end('{"models":[{"na'), /\(\/api\/ps: status 200\)/],
+  ])(
+    'that answers with %s again and again while it serves is another program, which is told to delete nothing',
+    async (_what, answer, told) => {
+      await using there = await serving()
+      const { sample, room, launch, answerLooks } = there
+      answerLooks(answer)
       const { message, outOf, cause } = await room.settled()
       expect([outOf, cause, message]).toEqual(['serving', 'itself', expect.stringMatching(told)])
-      // What is another program is told to delete nothing.
-      expect(sample.changes.some((change) => change.startsWith('DELETE'))).toBe(isAsked)
+      expect([message.includes('is not Ollama'), sample.changes]).toEqual([true, []])
       sample.before = () => false
       const from = room.changes.length
       room.servers.start('a/b', launch)
@@ -260,6 +270,60 @@ describe('what answers where Ollama should', () => {
       expect(sample.loaded).toHaveLength(1)
     },
   )
+
+  test.each<[string, (response: ServerResponse) => void]>([
+    ['an error', (it) => it.writeHead(500).end('{"error":"no GPU"}')],
+    ['nothing whole', (it) => it.socket?.destroy()],
+  ])('that answers with %s while it serves has its model until it is seen without', async (_what, answer) => {
+    await using there = await serving()
+    const { sample, room, answerLooks } = there
+    const from = room.changes.length
+    answerLooks(answer)
+    expect((await room.reached('ready', { from, where: ({ healthy }) => !healthy })).trouble).toBe('unknown')
+    sample.before = () => false
+    await room.reached('ready', { from, where: ({ healthy }) => healthy })
+    expect([room.kinds().slice(from), sample.changes]).toEqual([['ready', 'ready'], []])
+  })
+
+  test('that could not be asked, or answers once as another program, says nothing of its model', async () => {
+    let looks = 0
+    let why: DaemonTrouble | undefined
+    const daemons: ServersOptions['daemons'] = (runtime, address) => {
+      const daemon = daemonAt(runtime, address)
+      const look = daemon.look.bind(daemon)
+      const lookUnlessTold: Daemon['look'] = (...question) => {
+        looks += 1
+        return why ? Promise.reject(new DaemonError(why, 'a test')) : look(...question)
+      }
+      return Object.assign(daemon, { look: lookUnlessTold })
+    }
+    await using there = await serving({ ...hurried, daemons })
+    const { sample, room } = there
+    const from = room.changes.length
+    const untilLooked = async (times: number) => {
+      const before = looks
+      await eventually(() => looks >= before + times)
+    }
+    why = 'notAsked'
+    await untilLooked(5)
+    expect(room.changes.slice(from)).toEqual([])
+    why = 'stranger'
+    await untilLooked(1)
+    why = undefined
+    await untilLooked(2)
+    expect([room.servers.get('a/b')?.kind, sample.changes]).toEqual(['ready', []])
+  })
+
+  test('that hangs while a model is to leave it holds what nobody knows, until it answers: the model is counted so long', async () => {
+    await using there = await serving()
+    const { sample, room } = there
+    sample.hang()
+    const stopped = room.servers.stop('a/b', { drainMs: 0, graceMs: 0 })
+    const { hangs } = await room.reached('stopping', { where: (state) => state.hangs !== undefined })
+    expect(hangs).toMatch(/^Whether the model left memory is unknown: Ollama at \S+ does not answer\.$/)
+    sample.goOn()
+    expect([await stopped, sample.loaded, sample.models.size]).toEqual([{ stopped: true }, [], 0])
+  })
 
   test('whose disk fills while a file is sent says so, and has nothing of it', async () => {
     await using sample = await SampleOllama.start()

@@ -174,15 +174,17 @@ describe('a sample of oMLX', () => {
     expect([await omlx.loaded(), text.includes('"is_loading":true')]).toEqual([[], false])
   })
 
-  test('that still loads for an agent that has ended does not count as serving for the next one', async () => {
-    await using omlx = await begin({ script: { loadMs: 60_000 } })
+  test('that still loads for an agent that has ended serves for the next one once the model is there', async () => {
+    await using omlx = await begin({ script: { loadMs: 1_500 } })
     await using room = await ServerRoom.create(hurried)
     room.servers.start('a/b', await launchAt(omlx.port))
     await eventually(async () => (await omlx.ask('GET', '/v1/models/status')).text.includes('"is_loading":true'))
     await room.servers.letGo()
     await using next = await adoptedFrom(room)
-    await eventually(() => next.servers.get('a/b')?.kind === 'exited')
-    expect([next.kinds.includes('ready'), await omlx.loaded()]).toEqual([false, []])
+    await eventually(() => next.servers.get('a/b')?.kind === 'loading')
+    expect(await omlx.loaded()).toEqual([])
+    await eventually(() => next.servers.get('a/b')?.kind === 'ready')
+    expect([next.kinds.includes('exited'), await omlx.loaded()]).toEqual([false, ['apples']])
   })
 
   test('cuts its answers where a drain comes to its limit, and not before', async () => {
@@ -284,7 +286,7 @@ describe('what answers where oMLX should', () => {
       else if (at === '/v1/models/status') json({ models: [model] })(request, response)
     })
     await using room = await ServerRoom.create(hurried)
-    room.servers.start('a/b', await launchAt(port))
+    room.servers.start('a/b', { ...(await launchAt(port)), startupStallMs: 500 })
     expect((await room.reached('exited')).message).toBe(`oMLX at 127.0.0.1:${port} does not answer.`)
   })
 
@@ -308,7 +310,8 @@ describe('what answers where oMLX should', () => {
     const omlx = new Omlx({ host: '127.0.0.1', port })
     const { content } = await launchAt(port)
     const { signal } = new AbortController()
-    expect(await omlx.hold(content, { signal, needed: () => new Set(), onStep: () => undefined })).toBe('apples')
+    const silent = { onStep: () => undefined, onLoad: () => undefined }
+    expect(await omlx.hold(content, { signal, needed: () => new Set(), ...silent })).toBe('apples')
     expect([asked, await omlx.requests(signal)]).toEqual([2, 5])
   })
 

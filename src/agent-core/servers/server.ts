@@ -1,40 +1,48 @@
+import { mkdir } from 'node:fs/promises'
 import { messageOf } from '../util/message-of.ts'
 import { hangsMessage, stoppedMessage } from './crash-cause.ts'
 import {
   defaultDrainLimitMs,
   defaultStopGraceMs,
+  isOfDaemon,
   spawnServer,
   SpawnError,
+  type Launch,
   type RunningProcess,
-  type ServerLaunch,
 } from './launch.ts'
 import { LedgerError, type Ledger } from './ledger.ts'
+import { ModelDriver, type ModelSurroundings } from './model-driver.ts'
 import { OutputError, type ServiceOutput } from './output.ts'
 import { NoPortError } from './ports.ts'
-import type { ServerRuntime } from './probe.ts'
+import type { ServerProtocol, ServerRuntime } from './probe.ts'
+import { ProcessDriver, type ProcessSurroundings } from './process-driver.ts'
 import type { RunFolder } from './run-folder.ts'
-import type { RunningModel, ServedModel, ServerFacts, StopOptions, StopReport } from './served-model.ts'
+import type { DaemonEngine, ServerFacts, StopOptions, StopReport } from './served-model.ts'
 import { ServerRun, type RunContext, type RunEnd } from './server-run.ts'
 import { isOver, type Exited, type Failure, type ServerState } from './server-state.ts'
 import { longestStopMs } from './termination.ts'
 
-export interface ServerProcessOptions extends RunContext {
+export interface ServerOptions extends RunContext, ProcessSurroundings {
   readonly key: string
   readonly facts: ServerFacts
   readonly output: ServiceOutput
   readonly origin: ServerOrigin
   readonly ledger: Ledger
+  readonly protocols: Readonly<Record<ServerRuntime, ServerProtocol>>
+  /** Absent where it is a process. */
+  readonly model?: ModelSurroundings | undefined
   /** Asked once when the server failed for good; `servedMs` is 0 where it never got ready. */
   readonly onFailure: (servedMs: number) => Failure
 }
 
 export type ServerOrigin =
-  | { readonly kind: 'launch'; readonly launch: ServerLaunch }
+  | { readonly kind: 'launch'; readonly launch: Launch }
   | { readonly kind: 'found'; readonly server: FoundServer; readonly folder: RunFolder }
 
 /** A server that an earlier agent started, which is provably the same. */
 export interface FoundServer {
-  readonly process: RunningProcess
+  /** Absent where it is a daemon's model. */
+  readonly process?: RunningProcess
   readonly port: number
   readonly outputOffset: number
   /** The executable and its arguments, where the ledger has them. */
@@ -46,25 +54,32 @@ export interface FoundServer {
 /** A port that is taken between our test and the server's bind is rare; five in a row are something else. */
 const maxPortTries = 5
 
-/** One server from its start to its end, on whatever port it got. */
-export class ServerProcess implements ServedModel {
-  readonly facts: ServerFacts
-  readonly needsEngine = false
-  readonly #options: ServerProcessOptions
-  readonly #onState: (state: ServerState) => void
+/** What serves the model of a service, from its start to its end, on whatever port it got: a process of its own, or a model in a daemon. */
+export class Server {
+  readonly #options: ServerOptions
   readonly #over = Promise.withResolvers<undefined>()
+  #facts: ServerFacts
   #state: ServerState
   #folder: RunFolder | undefined
   #run: ServerRun | undefined
   /** The shortest grace that was asked for. */
   #stopWithin: number | undefined
 
-  constructor(options: ServerProcessOptions) {
-    this.facts = options.facts
-    this.#options = { ...options, onState: (state) => this.#set(state) }
-    this.#onState = options.onState
-    this.#state = { kind: 'starting', since: options.now(), ...foundIn(options.origin) }
-    this.#folder = options.origin.kind === 'found' ? options.origin.folder : undefined
+  constructor(options: ServerOptions) {
+    const { origin, now, facts } = options
+    this.#options = options
+    this.#facts = facts
+    this.#state = { kind: 'starting', since: now() }
+    if (origin.kind === 'launch') return
+    const { server, folder } = origin
+    this.#folder = folder
+    this.#run = this.#begin({ ...server, folder })
+    this.#state = { ...this.#state, unasked: true, ...this.#run.driver.life, port: server.port }
+  }
+
+  /** By which name a daemon knows its model may turn out only when it is loaded. */
+  get facts(): ServerFacts {
+    return this.#facts
   }
 
   /** Undefined until the folder is created. */
@@ -72,19 +87,20 @@ export class ServerProcess implements ServedModel {
     return this.#folder
   }
 
-  /** The executable and its arguments; undefined before there is a process, and where an earlier agent did not note them. */
+  /** The executable and its arguments; undefined before there is a process, where an earlier agent did not note them, and for a daemon's model. */
   get command(): readonly string[] | undefined {
     const { origin } = this.#options
     if (origin.kind === 'found') return origin.server.command
-    return this.#run && [origin.launch.executable, ...origin.launch.argv(this.#run.port)]
+    const { launch } = origin
+    return this.#run && !isOfDaemon(launch) ? [launch.executable, ...launch.argv(this.#run.port)] : undefined
   }
 
   get state(): ServerState {
     return this.#state
   }
 
-  /** Its process, and how to ask what it does; undefined before there is one. */
-  get run(): RunningModel | undefined {
+  /** What answers, and how to ask what it does; undefined before there is anything to ask. */
+  get run(): ServerRun | undefined {
     return this.#run
   }
 
@@ -101,6 +117,11 @@ export class ServerProcess implements ServedModel {
     return this.#options.launch.sleepsWhenIdle === true
   }
 
+  /** The model that a daemon is to keep for it. */
+  get neededEngine(): DaemonEngine | undefined {
+    return isOver(this.#state) || this.#run?.driver.needsEngine === false ? undefined : this.#facts.engine
+  }
+
   start(): void {
     this.#set(this.#state)
     void this.#live()
@@ -114,7 +135,7 @@ export class ServerProcess implements ServedModel {
 
   /**
    * Requests in flight may finish, then SIGTERM to the whole group, SIGKILL after the grace, and a look that nothing is left. Calls join;
-   * shorter times count at once.
+   * shorter times count at once. Resolves when nothing of it is left, or with what is.
    */
   async stop({ graceMs, drainMs }: StopOptions = {}): Promise<StopReport> {
     const { stopGraceMs = defaultStopGraceMs, drainLimitMs = defaultDrainLimitMs } = this.#options.launch
@@ -124,7 +145,9 @@ export class ServerProcess implements ServedModel {
     const timer = setTimeout(() => limit.resolve(undefined), longestStopMs(times.drainMs, times.graceMs))
     await Promise.race([this.#over.promise, limit.promise])
     clearTimeout(timer)
-    if (!isOver(this.#state)) return { stopped: false, message: hangsMessage(this.#run?.pid, this.#options.launch) }
+    const { driver } = this.#run ?? {}
+    if (!isOver(this.#state))
+      return { stopped: false, message: driver?.hangsMessage ?? hangsMessage(undefined, this.#options.launch) }
     const left = this.#state.kind === 'exited' ? this.#state.left : undefined
     return left === undefined ? { stopped: true } : { stopped: false, message: left }
   }
@@ -145,7 +168,7 @@ export class ServerProcess implements ServedModel {
   async #live(): Promise<void> {
     const { now, onFailure, origin } = this.#options
     try {
-      const end = await (origin.kind === 'found' ? this.#follow(origin) : this.#launch(origin))
+      const end = await (origin.kind === 'found' ? this.#follow(origin.server) : this.#launch(origin.launch))
       if (end) this.#set(end)
     } catch (error) {
       const known =
@@ -164,25 +187,23 @@ export class ServerProcess implements ServedModel {
     }
   }
 
-  async #follow({ server, folder }: Extract<ServerOrigin, { kind: 'found' }>): Promise<Exited | undefined> {
-    const { ports, output } = this.#options
-    using _ = ports.keep(server.port, this.#furtherPorts)
-    const { host } = this.facts
-    this.#run = new ServerRun({ ...this.#options, ...server, host, output: output.run(folder) })
-    const end = await this.#run.untilOver()
+  async #follow({ port }: FoundServer): Promise<Exited | undefined> {
+    using _ = this.#options.ports.keep(port, this.#protocol.furtherPorts)
+    const end = await this.#run?.untilOver()
     return end && this.#final(end)
   }
 
   /** On one port after the other, until one is not taken. Undefined where the server was let go. */
-  async #launch({ launch }: Extract<ServerOrigin, { kind: 'launch' }>): Promise<Exited | undefined> {
+  async #launch(launch: Launch): Promise<Exited | undefined> {
     const { output, ports, log, now, key } = this.#options
-    const { host } = this.facts
+    const { host } = this.#facts
+    const { furtherPorts: further } = this.#protocol
     const avoid = new Set<number>()
     const folder = await output.begin()
     this.#folder = folder
     for (let attempt = 1; ; attempt++) {
       const setting = launch.portFlag
-      using reservation = await ports.reserve(launch.port, { key, host, avoid, setting, further: this.#furtherPorts })
+      using reservation = await ports.reserve(launch.port, { key, host, avoid, setting, further })
       avoid.add(reservation.port)
       const run = await this.#spawn(launch, folder, reservation.port)
       if (!run) return this.#neverStarted()
@@ -190,14 +211,14 @@ export class ServerProcess implements ServedModel {
       if (!end) return undefined
       const triesAgain = launch.port.kind !== 'fixed' && attempt < maxPortTries && !this.#stopAsked()
       if (!end.portTaken || !triesAgain) return this.#final(end)
-      log.info('the port of a server was taken, trying another', { port: run.port, pid: run.pid })
+      log.info('the port of a server was taken, trying another', { port: run.port, ...run.driver.life })
       this.#run = undefined
       this.#set({ kind: 'starting', since: now() })
     }
   }
 
   /** Undefined where it was stopped before there was a process. */
-  async #spawn(launch: ServerLaunch, folder: RunFolder, port: number): Promise<ServerRun | undefined> {
+  async #spawn(launch: Launch, folder: RunFolder, port: number): Promise<ServerRun | undefined> {
     const { now, ledger, key } = this.#options
     const output = this.#options.output.run(folder)
     const outputOffset = (await output.extent())?.to ?? 0
@@ -205,18 +226,44 @@ export class ServerProcess implements ServedModel {
     if (this.#stopAsked()) return undefined
     await ledger.intend(folder, launch, { key, port, outputOffset })
     if (this.#stopAsked()) return undefined
-    const process = await spawnServer(launch, { port, output: file.fd, workingDirectory: folder.workingDirectory })
-    const { host } = this.facts
-    this.#run = new ServerRun({ ...this.#options, output, process, host, port, outputOffset })
-    void ledger.identify(folder.name, process.pid)
-    if (this.#stopAsked()) this.#run.end('stopped', { graceMs: this.#stopWithin })
-    else this.#set({ kind: 'starting', since: now(), pid: process.pid, port })
-    return this.#run
+    const { workingDirectory } = folder
+    let process: RunningProcess | undefined
+    if (isOfDaemon(launch)) await mkdir(workingDirectory, { recursive: true, mode: 0o700 })
+    else process = await spawnServer(launch, { port, output: file.fd, workingDirectory })
+    const run = this.#begin({ port, outputOffset, folder, ...(process && { process }) })
+    this.#run = run
+    if (process) void ledger.identify(folder.name, process.pid)
+    if (this.#stopAsked()) run.end('stopped', { graceMs: this.#stopWithin })
+    else this.#set({ kind: 'starting', since: now(), ...run.driver.life, port })
+    return run
   }
 
-  get #furtherPorts(): readonly number[] {
-    const { protocols, launch } = this.#options
-    return protocols[launch.runtime ?? 'llama-server'].furtherPorts
+  #begin({ folder, process, port, outputOffset, readySince }: FoundServer & { readonly folder: RunFolder }): ServerRun {
+    const { origin, model, ledger } = this.#options
+    const output = this.#options.output.run(folder)
+    const driver = process
+      ? new ProcessDriver({
+          ...{ ...this.#options, process, host: this.#facts.host, port, output, outputOffset },
+          ...{ protocol: this.#protocol, wasReady: readySince !== undefined },
+        })
+      : new ModelDriver({
+          ...{ ...this.#options, ...modelOf(model), port, output, life: { load: nextLoad() } },
+          content: origin.kind === 'launch' && isOfDaemon(origin.launch) ? origin.launch.content : undefined,
+          engine: () => engineOf(this.#facts),
+          onCalled: (name) => {
+            this.#facts = { ...this.#facts, engine: { ...engineOf(this.#facts), model: name } }
+            ledger.called(folder.name, name)
+          },
+          onKey: () => this.#set(this.#state),
+        })
+    return new ServerRun({
+      ...{ ...this.#options, driver, port, output, readySince, isFound: origin.kind === 'found' },
+      onState: (state) => this.#set(state),
+    })
+  }
+
+  get #protocol(): ServerProtocol {
+    return this.#options.protocols[this.runtime]
   }
 
   #final({ exited, servedMs }: RunEnd): Exited {
@@ -237,9 +284,20 @@ export class ServerProcess implements ServedModel {
 
   #set(state: ServerState): void {
     this.#state = state
-    this.#onState(state)
+    this.#options.onState(state)
   }
 }
 
-const foundIn = (origin: ServerOrigin) =>
-  origin.kind === 'found' ? ({ pid: origin.server.process.pid, port: origin.server.port, unasked: true } as const) : {}
+let loads = 0
+/** No other load has the same number, also by an agent before this one as far as clocks go. */
+const nextLoad = (): number => Date.now() + (loads += 1)
+
+function engineOf({ engine }: ServerFacts): DaemonEngine {
+  if (!engine) throw new TypeError('A daemon needs a name for each of its models.')
+  return engine
+}
+
+function modelOf(model: ModelSurroundings | undefined): ModelSurroundings {
+  if (!model) throw new TypeError('What is no process is a model in a daemon.')
+  return model
+}
