@@ -16,10 +16,10 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const llamaServer = useLlamaServer()
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
-/** `SECURITY_SPECS=300` asks five times as many. */
-const specCount = Number(process.env['SECURITY_SPECS'] ?? 60)
+/** `SECURITY_SPECS=300` asks fifteen times as many. */
+const specCount = Number(process.env['SECURITY_SPECS'] ?? 20)
 /** As many at once as a busy machine answers in time. */
-const batchSize = 60
+const batchSize = 20
 const patienceMs = 110_000
 
 const statusShape = z.object({
