@@ -1,21 +1,18 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Browser, Page } from 'playwright'
-import { inject } from 'vitest'
+import type { Browser } from 'playwright'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import type { HostInterface } from '../../src/agent-core/platform/platform.ts'
 import { agentSettings } from '../../src/agent-core/settings/settings.ts'
 import { hostAgent, type HostedAgent } from '../../src/serve/host-agent.ts'
-import { eventually } from '../support/eventually.ts'
+import { builtWindow } from '../support/built-app/build-app.ts'
 import type { ServingWorld } from '../support/serving-world.ts'
 import { silentLog } from '../support/silent-log.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { violationsIn } from './violations.ts'
 
 /** Generous: the machine may run many other tests beside this one. */
 export const patienceMs = 40_000
-export const screenshots = join(import.meta.dirname, '../../out/screenshots')
 
 export interface RealWindowOptions {
   readonly browser: Browser
@@ -56,7 +53,7 @@ async function startAgent({ world, parts, interfaces }: Omit<RealWindowOptions, 
     version: 'test',
     env: process.env,
     temporaryDir: tmpdir(),
-    windowFolder: inject('windowFolder'),
+    windowFolder: builtWindow,
     log: silentLog,
   })
   if (!result.ok) throw new Error(result.message)
@@ -86,12 +83,4 @@ export function lives(pid: number): boolean {
   } catch {
     return false
   }
-}
-
-/** Of what a person sees and hears. */
-export async function violationsShown(page: Page): Promise<unknown[]> {
-  // React Aria reads a pending button out by reference, and keeps the reference for seconds when the button has gone.
-  const readOut = page.locator('[data-live-announcer] [role="img"]')
-  await eventually(async () => (await readOut.count()) === 0, { timeoutMs: patienceMs, what: 'the end of reading out' })
-  return violationsIn(page)
 }

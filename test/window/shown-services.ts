@@ -1,8 +1,6 @@
-import { join } from 'node:path'
 import type { Page } from 'playwright'
 import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import type { ServingWorld } from '../support/serving-world.ts'
-import { screenshots } from './real-window.ts'
 
 export interface Shown {
   readonly page: Page
@@ -36,7 +34,6 @@ export function shownServices(shown: () => Shown) {
     step: (name: string) =>
       shown().page.getByRole('list', { name: 'Steps' }).getByRole('listitem').filter({ hasText: name }),
     press: (name: string) => shown().page.getByRole('button', { name, exact: true }).click(),
-    picture: (name: string) => shown().page.screenshot({ path: join(screenshots, `real-${name}.png`) }),
     /** Ready and open in the window; answers its process. */
     served: async (name: string, script: Parameters<ServingWorld['apply']>[1] = {}): Promise<number> => {
       shown().world.apply(name, script)
