@@ -61,7 +61,7 @@ export default defineConfig({
           ...project(
             'shell',
             limits.withParts,
-            [...realApiServer, 'test/support/electron-stand-in/global-setup.ts'],
+            [...realApiServer, 'test/support/built-app/global-setup.ts'],
             [ownOfElectron],
           ).test,
           isolate,

@@ -1,12 +1,11 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { buildApp, builtWindow } from '../test/support/built-app/build-app.ts'
 import { findBrowser, startBrowser } from '../test/support/window/browser.ts'
-import { buildWindow } from '../test/support/window/build-window.ts'
 import { type SceneName, sceneNames, scenes } from '../test/support/window/scenes.ts'
 import { serveWindow } from '../test/support/window/serve-window.ts'
 import { showScene } from '../test/support/window/show-scene.ts'
 import { WindowPages } from '../test/support/window/window-pages.ts'
-import { temporaryFolder } from '../test/support/temporary-folder.ts'
 
 /**
  * `node tasks/screenshots.ts [scene...]`: every state of the window, light and dark, and one of each view with more contrast and with the
@@ -35,9 +34,8 @@ if ('missing' in found) {
   process.exit(1)
 }
 
-await using folder = await temporaryFolder()
-await buildWindow(folder.dir)
-await using served = await serveWindow(folder.dir)
+await buildApp('renderer')
+await using served = await serveWindow(builtWindow)
 await using browser = await startBrowser(found.path)
 const pages = new WindowPages(browser, served.origin, 2)
 await mkdir(target, { recursive: true })

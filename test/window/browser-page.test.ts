@@ -1,7 +1,8 @@
 import type { Browser, Page } from 'playwright'
-import { expect, inject, test } from 'vitest'
+import { expect, test } from 'vitest'
 import type { AgentDoor } from '../../src/serve/agent-door.ts'
 import { WindowServer } from '../../src/serve/http/window-server.ts'
+import { builtWindow } from '../support/built-app/build-app.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
@@ -145,7 +146,7 @@ async function serve(port?: number) {
   agent.logs.current = output
   const server = new WindowServer({
     door: doorOf(agent),
-    folder: inject('windowFolder'),
+    folder: builtWindow,
     onError: (error) => {
       throw error
     },

@@ -1,0 +1,3 @@
+import { buildApp } from './build-app.ts'
+
+export default () => buildApp('renderer', 'main', 'preload')
