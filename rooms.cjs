@@ -93,7 +93,7 @@ const faces = {
     'source-secret',
     'store/files',
     'store/inventory',
-    'store/records',
+    'store/owner',
     'store/store',
     'store/watch',
   ],

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { readFile, stat, writeFile } from 'node:fs/promises'
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, expect, inject, test } from 'vitest'
 import { z } from 'zod'
@@ -75,8 +75,8 @@ test('a draft Model is waited for, fetched, verified and drafted with; another o
   expect(first.message).toMatch(/^Serving at \S+$/)
   expect(first.memory?.items?.draft).toBeGreaterThan(0)
   expect(await world.eventReasons('chat')).toContain('Fetched')
-  const store = join(agent.stateDir, 'models')
-  expect((await stat(join(store, 'small', 'small.gguf'))).size).toBe(draft.length)
+  const [small = ''] = await readdir(join(agent.stateDir, 'models/@/small'))
+  expect((await stat(join(agent.stateDir, 'models/@/small', small, 'small.gguf'))).size).toBe(draft.length)
 
   const removed = await agent.command({ name: 'removeModel', model: 'small' })
   const pruned = await agent.command({ name: 'pruneModels', dryRun: true })

@@ -125,7 +125,7 @@ test.each([
   })
   expect(await filesBelow(world.store)).toEqual({})
   await models.ensure({ ...wanted, files: Object.keys(files) }, staying())
-  expect(Object.keys(await filesBelow(world.store))).toEqual(['tiny/config.json', 'tiny/model.safetensors'])
+  expect(Object.keys(await filesBelow(world.store))).toEqual(['@/tiny/config.json', '@/tiny/model.safetensors'])
 })
 
 test('a template and a vocabulary may lie beside a model', async () => {
@@ -133,7 +133,11 @@ test('a template and a vocabulary may lie beside a model', async () => {
   world.server.serve('/chat.jinja', Buffer.from('{{ messages }}'))
   world.server.serve('/tokenizer.model', Buffer.from([0x0a, 0x0e, 0x0a, 0x05, 0x00, 0xff]))
   await world.models.ensure({ ...request(url), files: ['m.gguf', 'chat.jinja', 'tokenizer.model'] }, staying())
-  expect(Object.keys(await filesBelow(world.store))).toEqual(['tiny/chat.jinja', 'tiny/m.gguf', 'tiny/tokenizer.model'])
+  expect(Object.keys(await filesBelow(world.store))).toEqual([
+    '@/tiny/chat.jinja',
+    '@/tiny/m.gguf',
+    '@/tiny/tokenizer.model',
+  ])
 })
 
 test('a copy from another volume leaves the reserve alone too', async ({ skip }) => {

@@ -23,8 +23,6 @@ test('a pasted repository of many files with many tensors never holds the event 
   await using folder = await temporaryFolder()
   await using sim = await KubeSim.start()
   await using hub = await startFakeHub()
-  const first = path.join(folder.dir, 'first.gguf')
-  await writeLlamaGguf(first, { context: 2_097_152, metadata: { 'split.count': 5, 'split.no': 0 } })
   const further = path.join(folder.dir, 'further.gguf')
   await writeGguf(further, {
     metadata: { 'split.count': 5, 'split.no': 1 },
@@ -34,13 +32,15 @@ test('a pasted repository of many files with many tensors never holds the event 
       dimensions: [32],
     })),
   })
-  const [begin, more] = [await readFile(first), await readFile(further)]
-  const repository = (count: number) =>
-    Object.fromEntries(
-      Array.from({ length: count }, (_, at) => [numbered(at + 1, count), at === 0 ? begin : more] as const),
-    )
-  await hub.addRepo('org/many', repository(5))
-  await hub.addRepo('org/too-many', repository(6))
+  const more = await readFile(further)
+  const repository = async (count: number) => {
+    const first = path.join(folder.dir, 'first.gguf')
+    await writeLlamaGguf(first, { context: 2_097_152, metadata: { 'split.count': count, 'split.no': 0 } })
+    const parts = [await readFile(first), ...Array.from({ length: count - 1 }, () => more)]
+    return Object.fromEntries(parts.map((part, at) => [numbered(at + 1, count), part]))
+  }
+  await hub.addRepo('org/many', await repository(5))
+  await hub.addRepo('org/too-many', await repository(6))
   await using watched = await watchedAgent({
     folder: folder.dir,
     kubeconfig: sim.kubeconfig(),

@@ -1,5 +1,5 @@
 import { chmod, chown, mkdir, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { judgeStoreFolder } from '../../src/agent-core/models/store/watch.ts'
 import { skipWhen } from '../support/skip.ts'
@@ -15,8 +15,8 @@ const modeOf = async (path: string): Promise<string> => ((await stat(path)).mode
 
 test('a new store, and all that is made in it, is for this user alone', async () => {
   const { url } = world.server.serve('/m.gguf', gguf('A'))
-  await world.models.ensure(request(url), staying())
-  const folders = [world.store, join(world.store, 'tiny'), join(world.store, '.metalbar', 'partials')]
+  const { path } = await world.models.ensure(request(url), staying())
+  const folders = [world.store, dirname(path), join(world.store, '.metalbar', 'partials')]
   expect(await Promise.all(folders.map(modeOf))).toEqual(['700', '700', '700'])
 })
 

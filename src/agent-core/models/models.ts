@@ -29,9 +29,6 @@ export type { LocalModel, ModelRequest } from './model-request.ts'
 /** Downloads are given up all the time; what is kept of them is for days. */
 const sweepEveryMs = 3_600_000
 
-/** Others may change the store as well; a look at thousands of models takes a second of a processor. */
-const onDiskForMs = 600_000
-
 /** A model whose files are here and verified. */
 export interface ModelOnDisk {
   readonly name: string
@@ -104,7 +101,6 @@ export class Models {
   readonly #beside = new Set<Promise<void>>()
   readonly #onChange: () => void
   #warnings: readonly string[] = []
-  #onDisk: { readonly at: number; readonly models: Promise<readonly StoredModel[]> } | undefined
   #sweeping: NodeJS.Timeout | undefined
 
   constructor(options: ModelsOptions) {
@@ -115,7 +111,11 @@ export class Models {
     this.#onChange = onChange
     this.#reserveBytes = options.reserveBytes
     this.#store = new Store({ directory, log, now })
-    this.#watch = new StoreWatch({ directory, homeFile, log, onChange })
+    const onStoreChange = (): void => {
+      this.#store.forget()
+      onChange()
+    }
+    this.#watch = new StoreWatch({ directory, homeFile, log, onChange: onStoreChange })
     this.#turns = new DownloadTurns(options.downloadsAtOnce)
     const deletableBytes = (): Promise<number> => this.#inventory.prunableBytes()
     const shared = { ...options, log, now, settings, env, homeDir }
@@ -167,12 +167,12 @@ export class Models {
 
   /** Puts down that a server was started with it, and deletes older contents of its source. */
   markUsed(request: ModelRequest, { path }: LocalModel): Promise<void> {
-    return this.#changing(this.#inventory.markUsed(this.#wanted(request), path))
+    return this.#inventory.markUsed(this.#wanted(request), path)
   }
 
   /** See {@link Fetcher.isIntact}. */
   isIntact({ path }: Pick<LocalModel, 'path'>): Promise<boolean> {
-    return this.#changing(this.#fetcher.isIntact(path))
+    return this.#fetcher.isIntact(path)
   }
 
   /** See {@link lookOnMachine}. Throws ModelError and GgufError. */
@@ -239,15 +239,10 @@ export class Models {
     }
   }
 
-  /** The complete models that are everybody's, last used first: as of ten minutes ago at the most, without what this agent has changed since. Throws ModelError. */
+  /** The complete models that are everybody's, last used first. Throws ModelError. */
   async onDisk(): Promise<readonly ModelOnDisk[]> {
-    const at = performance.now()
-    if (this.#onDisk === undefined || at - this.#onDisk.at > onDiskForMs) {
-      this.#onDisk = { at, models: this.#store.list() }
-      this.#onDisk.models.catch(() => (this.#onDisk = undefined))
-    }
     const usedAt = ({ manifest: { lastUsedAt, completedAt } }: StoredModel) => lastUsedAt ?? completedAt
-    const everybodys = (await this.#onDisk.models).filter(({ owner }) => owner === owners.everybody)
+    const everybodys = (await this.#store.list()).filter(({ owner }) => owner === owners.everybody)
     const models = everybodys.sort((a, b) => (usedAt(a) < usedAt(b) ? 1 : -1))
     return models.map(({ model: name, sizeBytes, manifest: { files } }) => {
       const [file] = files
@@ -267,12 +262,12 @@ export class Models {
 
   /** Throws ModelError. */
   remove(model: string) {
-    return this.#changing(this.#inventory.remove(model))
+    return this.#inventory.remove(model)
   }
 
   /** What was or would be deleted, in a sentence. Throws ModelError. */
   prune(options: { readonly dryRun: boolean }): Promise<string> {
-    return this.#changing(this.#inventory.prune(options))
+    return this.#inventory.prune(options)
   }
 
   /** Ends every fetch; returns when the last write is over. */
@@ -299,7 +294,7 @@ export class Models {
       const { result, release } = await this.#fetches.join(key, {
         about: { model, source },
         // What failed, or was left, stays on the disk as a partial download.
-        work: (waiters) => this.#changing(work(waiters)).finally(() => this.#inBackground(this.#inventory.limit())),
+        work: (waiters) => work(waiters).finally(() => this.#inBackground(this.#inventory.limit())),
         signal: leaving,
         onNews: onProgress,
       })
@@ -319,11 +314,6 @@ export class Models {
     if (this.#warnings.length === 0) return
     for (const text of this.#warnings) this.#log.warn('folder of --allowed-model-roots not found', { text })
     this.#onChange()
-  }
-
-  /** What the work leaves is read from the disk again. */
-  #changing<T>(work: Promise<T>): Promise<T> {
-    return work.finally(() => (this.#onDisk = undefined))
   }
 
   #inBackground(work: Promise<void>): void {

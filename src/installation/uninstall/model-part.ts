@@ -2,8 +2,8 @@ import type { Dirent } from 'node:fs'
 import { readdir, realpath } from 'node:fs/promises'
 import path from 'node:path'
 import { ownFolder } from '../../agent-core/models/store/files.ts'
-import { manifestSuffix, readManifest } from '../../agent-core/models/store/records.ts'
-import { pathBelow } from '../../agent-core/util/is-below.ts'
+import { ownerOfFolder } from '../../agent-core/models/store/owner.ts'
+import { isBelow } from '../../agent-core/util/is-below.ts'
 import type { TracePlace } from '../../contract/uninstall.ts'
 import { lookAt, removeIfEmpty } from '../files.ts'
 import { removeAll } from './file-parts.ts'
@@ -53,7 +53,7 @@ interface StoreLook {
   /** The folder itself, where the store is a link to one. */
   readonly root: string
   readonly isLink: boolean
-  /** What downloads are made of: files that a record of ours names, the record, and what is written beside it. */
+  /** The folders of what the agent fetched, and its own. */
   readonly ours: readonly TracePlace[]
   readonly stays: readonly string[]
 }
@@ -73,19 +73,14 @@ async function lookAtStore(store: string, userId: number): Promise<StoreLook> {
   if (facts?.isDirectory() !== true) return without(`${store} is not a folder, so it is not a model store.`)
   if (facts.uid !== userId) return without(`${store} belongs to another user (${facts.uid}).`)
 
-  const own = path.join(root, ownFolder)
-  const below = await readdir(root, { recursive: true, withFileTypes: true })
-  const entries = below.filter((one) => !one.isDirectory() && !placeOf(one).startsWith(own + path.sep))
-  const files = entries.filter((one) => one.isFile()).map(placeOf)
-  const recorded = await recordedIn(files)
-  const ours = (await sized(files.sort())).filter(
-    ({ path: file, bytes }) => isBesideRecord(file) || recorded.get(file) === bytes,
-  )
-  const names = new Set(ours.map((one) => one.path))
-  const others = entries.map(placeOf).filter((file) => !names.has(file))
-  const whole = (await lookAt(own))?.isDirectory() === true ? await sized([own]) : []
+  const isOurs = (name: string) => name === ownFolder || ownerOfFolder(name) !== undefined
+  const all = await readdir(root, { withFileTypes: true })
+  const folders = all.filter((one) => one.isDirectory() && isOurs(one.name)).map(placeOf)
+  const others = await readdir(root, { recursive: true, withFileTypes: true })
+  const stays = others.filter((one) => !one.isDirectory()).map(placeOf)
+  const named = stays.filter((file) => !folders.some((folder) => isBelow(file, folder)))
   const link = isLink ? [`${store} is a link to ${root}; both folder and link stay.`] : []
-  return { root, isLink, ours: [...ours, ...whole], stays: [...link, ...sentencesAbout(root, others.sort())] }
+  return { root, isLink, ours: await sized(folders.sort()), stays: [...link, ...sentencesAbout(root, named.sort())] }
 }
 
 const placeOf = ({ parentPath, name }: Dirent): string => path.join(parentPath, name)
@@ -98,18 +93,3 @@ function sentencesAbout(root: string, files: readonly string[]): string[] {
   const more = files.length - named.length
   return more > 0 ? [...named, `${more} more files of ${root} were not downloaded by Metalbar, so they stay.`] : named
 }
-
-/** Files that a record says were downloaded, with their sizes. */
-async function recordedIn(files: readonly string[]): Promise<Map<string, number>> {
-  const recorded = new Map<string, number>()
-  for (const file of files.filter((one) => one.endsWith(manifestSuffix))) {
-    const state = await readManifest(file)
-    if (state.kind !== 'valid' || state.manifest.origin !== 'downloaded') continue
-    for (const one of state.manifest.files) recorded.set(pathBelow(path.dirname(file), one.path), one.sizeBytes)
-  }
-  return recorded
-}
-
-/** Records, broken ones too, and what a killed process left of writing a file or record. */
-const isBesideRecord = (file: string): boolean =>
-  /\.metalbar\.(?:json(?:\.broken|\.\d+)?|new(?:er)*|partial)$/.test(path.basename(file))

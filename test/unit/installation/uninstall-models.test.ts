@@ -1,4 +1,4 @@
-import { chown, mkdir, readdir, symlink } from 'node:fs/promises'
+import { chown, readdir, symlink } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import type { TraceKind } from '../../../src/contract/uninstall.ts'
@@ -10,19 +10,9 @@ const models = { chosen: new Set<TraceKind>(['models']), onStep: () => undefined
 
 type World = Awaited<ReturnType<typeof uninstallWorld>>
 
-/** A model with its record, as the store writes them. */
-async function stored({ write }: World, folder: string, { origin = 'downloaded', sizeBytes = 5 } = {}): Promise<void> {
-  await write(path.join(folder, 'model.gguf'), 'GGUF.')
-  const record = {
-    schema: 1,
-    source: 'https://example.org/model.gguf',
-    sourceSha256: 'a'.repeat(64),
-    completedAt: '2026-11-23T13:00:00.000Z',
-    origin,
-    files: [{ path: 'model.gguf', sizeBytes }],
-    primary: 'model.gguf',
-  }
-  await write(path.join(folder, 'model.gguf.metalbar.json'), JSON.stringify(record))
+/** A model as the store keeps it. */
+async function stored({ write }: World, store: string): Promise<void> {
+  await write(path.join(store, '@/tiny/0123456789abcdef/model.gguf'), 'GGUF.')
 }
 
 const withoutDigests = async (folder: string) =>
@@ -31,49 +21,42 @@ const withoutDigests = async (folder: string) =>
 test('models are listed with their sizes and stay unless they are chosen', async () => {
   await using there = await uninstallWorld()
   const store = path.join(there.home, '.local/share/metalbar/models')
-  await stored(there, path.join(store, 'tiny'))
+  await stored(there, store)
   await there.write(path.join(store, '.metalbar/partials/sha-1'), '0123456789')
   const listed = await listTraces(await there.parts())
   expect(listed.map(({ kind, isChosen }) => [kind, isChosen])).toEqual([['models', false]])
   expect(listed[0]?.places.map(({ path: file, bytes }) => [path.relative(store, file), bytes])).toEqual([
-    ['tiny/model.gguf', 5],
-    ['tiny/model.gguf.metalbar.json', expect.any(Number)],
     ['.metalbar', 10],
+    ['@', 5],
   ])
   const [removal] = await removeTraces(await there.parts(), models)
   expect(removal?.isGone).toBe(true)
   expect(await readdir(path.join(there.home, '.local/share'))).toEqual([])
 })
 
-test('only what was downloaded is removed: files of other programs, of other sizes and behind links stay and are named', async () => {
+test('only what the agent fetched is removed: files of other programs and behind links stay and are named', async () => {
   await using there = await uninstallWorld()
   const store = there.at('store')
-  await stored(there, path.join(store, 'ours'))
-  await stored(there, path.join(store, 'of-the-go-agent'), { origin: 'adopted' })
-  await stored(there, path.join(store, 'replaced'), { sizeBytes: 6 })
-  await there.write(path.join(store, 'lm-studio/other.gguf'))
+  await stored(there, store)
+  await there.write(path.join(store, 'of-the-go-agent/model.gguf'), 'GGUF.')
   await stored(there, there.at('elsewhere'))
-  await symlink(there.at('elsewhere'), path.join(store, 'linked'))
+  await symlink(there.at('elsewhere/@'), path.join(store, '@linked'))
   const elsewhere = await treeOf(there.at('elsewhere'))
   const [removal] = await removeTraces(await there.parts({ stated: { modelStore: store } }), models)
   expect(await withoutDigests(store)).toEqual([
-    `linked -> ${there.at('elsewhere')}`,
-    'lm-studio/',
-    'lm-studio/other.gguf',
+    `@linked -> ${there.at('elsewhere/@')}`,
     'of-the-go-agent/',
     'of-the-go-agent/model.gguf',
-    'replaced/',
-    'replaced/model.gguf',
   ])
   expect(await treeOf(there.at('elsewhere'))).toEqual(elsewhere)
-  for (const file of ['of-the-go-agent/model.gguf', 'replaced/model.gguf', 'lm-studio/other.gguf', 'linked']) {
+  for (const file of ['of-the-go-agent/model.gguf', '@linked']) {
     expect(removal?.message).toContain(`${path.join(store, file)} was not downloaded by Metalbar, so it stays.`)
   }
 })
 
 test('a store behind a link is emptied of what is ours; link and folder stay, and are named', async () => {
   await using there = await uninstallWorld()
-  await stored(there, there.at('volume/models/tiny'))
+  await stored(there, there.at('volume/models'))
   await symlink(there.at('volume/models'), there.at('store'))
   await there.write(
     path.join(there.stateDir, 'model-store.json'),
@@ -90,32 +73,11 @@ test('the store of another user is named, and nothing of it is removed', async (
   if (process.getuid?.() !== 0) context.skip('only root makes what is of another user')
   await using there = await uninstallWorld()
   const store = there.at('store')
-  await stored(there, path.join(store, 'tiny'))
+  await stored(there, store)
   await chown(store, 4242, 4242)
   const before = await treeOf(store)
   const [listed] = await listTraces(await there.parts({ stated: { modelStore: store } }))
   expect([listed?.places, listed?.stays]).toEqual([[], [`${store} belongs to another user (4242).`]])
   await removeTraces(await there.parts({ stated: { modelStore: store } }), models)
   expect(await treeOf(store)).toEqual(before)
-})
-
-test('a record that leads out of its folder removes nothing there', async () => {
-  await using there = await uninstallWorld()
-  const store = there.at('store')
-  const precious = await there.write(there.at('precious.gguf'), 'GGUF.')
-  await mkdir(path.join(store, 'evil'), { recursive: true })
-  await there.write(
-    path.join(store, 'evil/model.gguf.metalbar.json'),
-    JSON.stringify({
-      schema: 1,
-      source: 'x',
-      sourceSha256: 'a'.repeat(64),
-      completedAt: '2026-11-23T13:00:00.000Z',
-      origin: 'downloaded',
-      files: [{ path: '../../precious.gguf', sizeBytes: 5 }],
-      primary: '../../precious.gguf',
-    }),
-  )
-  await removeTraces(await there.parts({ stated: { modelStore: store } }), models)
-  expect(await readdir(path.dirname(precious))).toContain('precious.gguf')
 })

@@ -22,17 +22,18 @@ afterEach(async () => world[Symbol.asyncDispose]())
 test('a file arrives byte for byte, with a record of its source', async () => {
   const content = gguf('A', 3_000_000)
   const { url } = world.server.serve('/x.gguf', content)
-  const path = join(world.store, '@default', 'tiny', 'x.gguf')
+  const digest = sourceDigest(`${url}?token=secret`)
+  const path = join(world.store, '@default', 'tiny', digest.slice(0, 16), 'x.gguf')
   const models = world.restarted({ now: () => Date.parse('2026-01-02T03:04:05Z') })
   const model = await models.ensure(request(`${url}?token=secret`), staying())
-  const record: unknown = JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8'))
+  const record: unknown = JSON.parse(await readFile(join(path, '../model.metalbar.json'), 'utf8'))
   expect({ model, same: content.equals(await readFile(path)), record }).toEqual({
     model: { path, files: [path], sizeBytes: 3_000_000, revision: expect.any(String) as string },
     same: true,
     record: {
       source: url,
-      sourceSha256: sourceDigest(`${url}?token=secret`),
-      schema: 1,
+      sourceSha256: digest,
+      ...{ schema: 1, model: 'tiny' },
       files: [{ path: 'x.gguf', sizeBytes: 3_000_000, sha256: createHash('sha256').update(content).digest('hex') }],
       primary: 'x.gguf',
       completedAt: '2026-01-02T03:04:05.000Z',

@@ -81,19 +81,23 @@ export async function failure(attempt: Promise<unknown>): Promise<Partial<ModelE
   return { kind, reason, message, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) }
 }
 
-/** Every file below a folder with its content; records, stamps and what is not complete are left out. */
+/** A path in the store, without the digest that tells contents of one Model apart. */
+export const place = (path: string): string => path.replace(/\/[0-9a-f]{16}(?:-\d+)?\//, '/')
+
+/** Every file below a folder with its content; records and what is not complete are left out. Of contents of one place the second has its whole path. */
 export async function filesBelow(folder: string): Promise<Record<string, string>> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => [])
   const files = entries.filter(
     (entry) =>
-      !entry.isDirectory() &&
-      !/\.(?:metalbar\.json|sha256)$/.test(entry.name) &&
-      !entry.parentPath.includes('/.metalbar'),
+      !entry.isDirectory() && !entry.name.endsWith('.metalbar.json') && !entry.parentPath.includes('/.metalbar'),
   )
   const read = files.map(async ({ parentPath, name }) => {
     const path = join(parentPath, name)
     const content = await readFile(path, 'latin1')
     return [path.slice(folder.length + 1), content.slice(4, 12)] as const
   })
-  return Object.fromEntries((await Promise.all(read)).sort(([a], [b]) => (a < b ? -1 : 1)))
+  const below: Record<string, string> = {}
+  for (const [path, content] of (await Promise.all(read)).sort(([a], [b]) => (a < b ? -1 : 1)))
+    below[place(path) in below ? path : place(path)] = content
+  return below
 }

@@ -1,6 +1,6 @@
 import { closeSync, openSync } from 'node:fs'
 import { KubeconfigWatch } from '../../../src/agent-core/kube/kubeconfig.ts'
-import { recordsIn } from '../../../src/agent-core/models/store/records.ts'
+import { entriesOf } from '../../../src/agent-core/models/store/files.ts'
 import { ownFailure } from '../../../src/agent-core/util/error-code.ts'
 import { askActivity } from '../../../src/agent-core/servers/probe.ts'
 import { probeHealth } from '../../../src/agent-core/servers/probe.ts'
@@ -80,7 +80,7 @@ const meanwhile: unknown[] = []
   meanwhile.push(await probeHealth(port, 1_000, patience), await askActivity(port, 1_000))
   meanwhile.push(await reserved(range), await reserved(range))
   await reserved(fixed)
-  meanwhile.push(await recordsIn(room.folder, silentLog).catch(ownFailure))
+  meanwhile.push(await entriesOf(room.folder).catch(ownFailure))
   await eventually(() => {
     descriptors.takeAll()
     kubeconfig.lookAgain()

@@ -223,14 +223,9 @@ export class Inventory {
     const models = await store.list()
     const known = users()
     const services = await this.#servicesOf(models, known ?? [])
-    const records = await Promise.all(models.map(({ manifestPath }) => realOf(manifestPath)))
-    const seen = new Set<string>()
     return models.map((stored, at) => {
-      const record = records[at] ?? ''
       const usedBy = services[at] ?? []
-      // What has a second name is counted and deleted under its first.
-      const isFree = known !== undefined && usedBy.length === 0 && !seen.has(record)
-      seen.add(record)
+      const isFree = known !== undefined && usedBy.length === 0
       return {
         view: { ...viewOf(stored), usedBy, ...(isFree && { prunable: 'no service uses it' }) },
         remove: async () => {

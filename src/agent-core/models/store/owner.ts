@@ -3,7 +3,7 @@
  * with a Secret of a namespace belongs to that namespace's name: a namespace that is deleted and created again gets it back.
  */
 export const owners = {
-  /** Nothing secret was sent for it, or it lay in the store already. */
+  /** Nothing secret was sent for it, or it was put into the store by others. */
   everybody: '',
   /** The login for the Hub of the person at this machine was sent for it. */
   hubLogin: '_hub-login',
@@ -13,14 +13,14 @@ export const owners = {
   model: (namespace: string, model: string): string => `${namespace}+${model}`,
 } as const
 
-/** The first character of the folder of every owner but everybody; no Model's name can begin with it. */
+/** The first character of the folders of what we fetched: no Model's name can begin with it. */
 const mark = '@'
 
-/** Relative to the store, for the path of a Model's folder; empty = the store itself. */
-export const folderOfOwner = (owner: string): string => (owner === owners.everybody ? '' : mark + owner)
+/** The name of an owner's folder in the store. */
+export const folderOfOwner = (owner: string): string => mark + owner
 
-/** The owner, by the first element of a path below the store. */
-export const ownerOfFolder = (name: string): string => (name.startsWith(mark) ? name.slice(1) : owners.everybody)
+/** The owner of what lies in a folder of the store; undefined for a folder that is not ours. */
+export const ownerOfFolder = (name: string): string | undefined => (name.startsWith(mark) ? name.slice(1) : undefined)
 
 /** Whether a Model of the namespace may name the files by their paths. `''` = the person at this machine. */
 export const isOpenTo = (owner: string, namespace: string): boolean =>

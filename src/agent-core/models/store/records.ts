@@ -1,14 +1,9 @@
 import { createHash } from 'node:crypto'
-import type { Dirent } from 'node:fs'
-import { readFile, rename } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { readFile } from 'node:fs/promises'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
-import type { Logger } from '../../observability/logger.ts'
-import { parseJson, stateOfFile, withoutUnfinished } from '../../util/files.ts'
-import { pathBelow } from '../../util/is-below.ts'
-import { shortDigestLength } from '../source.ts'
-import { comparable, entriesOf, ifThere, lstatIfThere } from './files.ts'
+import { parseJson } from '../../util/files.ts'
+import { ifThere, lstatIfThere } from './files.ts'
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 
@@ -42,19 +37,18 @@ const headerSummary = z.object({
   contextLength: z.number().optional(),
 })
 
-/** Our record of one model, beside its main file as `<file>.metalbar.json`. Fields we do not know are left to later versions. */
+/** What is recorded of one model. Fields we do not know are left to later versions. */
 const manifestSchema = z.object({
   schema: z.literal(1),
+  /** Name of the Model that it was fetched for. */
+  model: z.string(),
   /** For people: without credentials and query. */
   source: z.string(),
   /** What tells sources apart: see `selectionDigest`. */
   sourceSha256: sha256,
   /** When it was complete. The newest content of a source has the latest time, whatever the clock said. */
   completedAt: z.iso.datetime(),
-  /**
-   * `pulled`: by a person, who alone deletes it. `adopted`: found without a record under the Go agent's name, so that only the name speaks
-   * for this source.
-   */
+  /** `pulled`: by a person, who alone deletes it. `adopted`: it lay in the store under the Go agent's name, so that only the name speaks for this source. */
   origin: z.enum(['downloaded', 'pulled', 'adopted']),
   files: z.array(manifestFile).min(1).max(10_000),
   /** The file that a runtime is given; empty = the folder. */
@@ -65,39 +59,18 @@ const manifestSchema = z.object({
 })
 export type Manifest = z.infer<typeof manifestSchema>
 
-export type ManifestState = { kind: 'absent' } | { kind: 'valid'; manifest: Manifest } | { kind: 'broken'; why: string }
-
 /** Thousands of files take less. */
 const maxManifestBytes = 4 * 1024 * 1024
 
-/** Reads the record at `path`, without the digest of a file that may be another now. */
-export async function readManifest(path: string): Promise<ManifestState> {
+/** The record at `path`; undefined where there is none that can be read. */
+export async function readManifest(path: string): Promise<Manifest | undefined> {
   const found = await lstatIfThere(path)
-  if (found?.isFile() === false) return { kind: 'broken', why: 'it is not a regular file' }
-  if (found && found.size > maxManifestBytes) return { kind: 'broken', why: 'it is too long' }
-  const text = found && (await ifThere(readFile(path, 'utf8')))
-  if (text === undefined) return { kind: 'absent' }
-  const content = parseJson(text)
-  if (content === undefined) return { kind: 'broken', why: 'it is not JSON' }
-  const parsed = manifestSchema.safeParse(content)
-  if (!parsed.success) return { kind: 'broken', why: z.prettifyError(parsed.error) }
-  const manifest = parsed.data
-  const files = await Promise.all(manifest.files.map((file) => withValidDigest(file, manifest.origin, dirname(path))))
-  return { kind: 'valid', manifest: { ...manifest, files } }
+  if (found?.isFile() !== true || found.size > maxManifestBytes) return undefined
+  return manifestSchema.safeParse(parseJson((await ifThere(readFile(path, 'utf8'))) ?? '')).data
 }
 
-/** Drops the digest of a file that was found in the store and has been replaced since. A download's digest was computed before it was stored, and stays. */
-async function withValidDigest(file: ManifestFile, origin: Manifest['origin'], folder: string): Promise<ManifestFile> {
-  const { sha256: _, hashedState, ...rest } = file
-  if (file.sha256 === undefined || (origin !== 'adopted' && hashedState === undefined)) return file
-  const state = await ifThere(stateOfFile(pathBelow(folder, file.path)))
-  return state === hashedState ? file : rest
-}
-
-export const manifestSuffix = '.metalbar.json'
-
-/** A broken record is kept under this name, for a person to look at. While it lies beside a file without record, nothing is known about that file. */
-export const brokenSuffix = '.broken'
+/** No file of a model has a name that ends like this. */
+export const recordSuffix = '.metalbar.json'
 
 /** Tells contents of one source apart by the best that is known: hashes, else the server's ETags, else lengths. */
 export function contentRevision(files: readonly ManifestFile[]): string {
@@ -105,62 +78,9 @@ export function contentRevision(files: readonly ManifestFile[]): string {
   return createHash('sha256').update(JSON.stringify(known)).digest('hex')
 }
 
-export interface Recorded {
-  /** Where the record is. */
-  readonly path: string
-  readonly manifest: Manifest
-}
-
-/** The records of a Model's folder and of its other sources' folders. */
-export async function recordsOf(folder: string, log: Logger): Promise<Recorded[]> {
-  const entries = await entriesOf(folder)
-  const records = await readRecords(folder, entries, log)
-  for (const entry of entries) {
-    if (entry.isDirectory() && sourceFolder.test(entry.name))
-      records.push(...(await recordsIn(join(folder, entry.name), log)))
-  }
-  return records
-}
-
-/** The records of this folder alone. */
-export async function recordsIn(folder: string, log: Logger): Promise<Recorded[]> {
-  return readRecords(folder, await entriesOf(folder), log)
-}
-
-/** Sets broken ones aside, and removes those that a killed agent left unfinished. */
-async function readRecords(folder: string, entries: readonly Dirent[], log: Logger): Promise<Recorded[]> {
-  const all = entries.map(({ name }) => name)
-  const names = await withoutUnfinished(folder, all)
-  const records: Recorded[] = []
-  for (const name of names.filter((one) => one.endsWith(manifestSuffix))) {
-    const path = join(folder, name)
-    const state = await readManifest(path)
-    if (state.kind === 'broken') await setAside(path, state.why, log)
-    if (state.kind === 'valid') records.push({ path, manifest: state.manifest })
-  }
-  return records
-}
-
-async function setAside(path: string, why: string, log: Logger): Promise<void> {
-  const aside = `${path}${brokenSuffix}`
-  try {
-    await rename(path, aside)
-    log.warn('broken record of a model set aside', { path: aside, why })
-  } catch (error) {
-    log.warn('broken record of a model cannot be set aside', { path, why, error })
-  }
-}
-
-export const writeRecord = ({ path, manifest }: Recorded): Promise<void> =>
+export const writeManifest = (path: string, manifest: Manifest): Promise<void> =>
   writeFileAtomic(path, `${JSON.stringify(manifest, null, 2)}\n`)
 
-/** The files of a record, as their paths compare. */
-export const namedBy = ({ path: record, manifest }: Recorded): string[] =>
-  manifest.files.map((file) => comparable(pathBelow(dirname(record), file.path)))
-
-/** Folder of a further source of a Model, where the Model's own folder holds another source. */
-const sourceFolder = new RegExp(`^[0-9a-f]{${shortDigestLength}}(-\\d+)?$`)
-
 /** Whether a record that was read later is of the same content. */
-export const isSameRecord = (a: Manifest, b: Manifest): boolean =>
+export const isSameContent = (a: Manifest, b: Manifest): boolean =>
   a.sourceSha256 === b.sourceSha256 && a.completedAt === b.completedAt

@@ -1,8 +1,9 @@
-import { realpath, rm, rmdir } from 'node:fs/promises'
-import { dirname, join, posix, relative, sep } from 'node:path'
+import { createHash } from 'node:crypto'
+import { realpath, rename, rm, rmdir } from 'node:fs/promises'
+import { dirname, join, relative, sep } from 'node:path'
 import PQueue from 'p-queue'
 import type { Logger } from '../../observability/logger.ts'
-import { syncFolder } from '../../util/files.ts'
+import { stateOfFile, syncFolder } from '../../util/files.ts'
 import { isBelow, pathBelow } from '../../util/is-below.ts'
 import { expectsGguf, firstBytes, isGguf } from '../content-kind.ts'
 import { ModelError } from '../errors.ts'
@@ -15,23 +16,19 @@ import {
   lstatIfThere,
   makeFolder,
   namingStoreErrors,
+  ownFolder,
   requireInside,
   statIfThere,
 } from './files.ts'
 import { folderOfOwner, isOpenTo, ownerOfFolder, owners } from './owner.ts'
 import {
-  brokenSuffix,
   contentRevision,
-  isSameRecord,
-  manifestSuffix,
-  namedBy,
+  isSameContent,
   readManifest,
-  recordsIn,
-  recordsOf,
-  writeRecord,
+  recordSuffix,
+  writeManifest,
   type Manifest,
   type ManifestFile,
-  type Recorded,
 } from './records.ts'
 
 /** Which bytes, for which Model. */
@@ -80,16 +77,16 @@ export interface Arrival extends Pick<Manifest, 'mmproj' | 'primary'> {
   readonly files: readonly Arrived[]
 }
 
-/** A Model's name, and whose contents are meant. */
-type Place = Pick<StoredModel, 'owner' | 'model'>
+/** The record of a content, in its folder. */
+const recordName = `model${recordSuffix}`
+/** The folder of a content that is not complete. */
+const newSuffix = '.new'
 
 /**
- * The folder of models: `<store>/<model>/<file>` for what is everybody's, as LLMKube's Go agent lays it out, and `<store>/@<owner>/<model>/<file>`
- * for the rest. A model is found by its owner and source, whatever Model it was fetched for.
- *
- * Every model of ours has a record that names its source and files. Another source, or another content, of a Model gets
- * `<store>/<model>/<short digest>/`. A file without a record is taken only under the very name the Go agent gives this source, and is
- * recorded then, so that no second source can take it. Nothing we have not recorded is ever overwritten or deleted, empty files aside.
+ * The folder of models. Each content that we fetched has a folder of its own, `<store>/@<owner>/<model>/<short digest>/`, complete with its record or
+ * not there; it is found by its owner and source, whatever Model it was fetched for. What LLMKube's Go agent or a person put there as
+ * `<store>/<model>/<file>` is taken for the first source that the Go agent would keep under this very name; it is recorded in our own
+ * folder, and never written to. What there is is read from the disk once.
  */
 export class Store {
   readonly directory: string
@@ -97,13 +94,19 @@ export class Store {
   readonly #now: () => number
   /** One at a time, so that none undoes another or takes its place. */
   readonly #changes = new PQueue({ concurrency: 1 })
-  /** Found files that could not be recorded, and the source that each is taken for until the agent ends. */
-  readonly #unrecorded = new Map<string, string>()
+  /** By the paths of their records, whether their files are still there or not. */
+  #known: Promise<Map<string, StoredModel>> | undefined
+  #isCleared = false
 
   constructor(options: { readonly directory: string; readonly log: Logger; readonly now?: () => number }) {
     this.directory = options.directory
     this.#log = options.log
     this.#now = options.now ?? Date.now
+  }
+
+  /** Its folder may be another one by now: what there is is read again. */
+  forget(): void {
+    this.#known = undefined
   }
 
   /**
@@ -112,19 +115,17 @@ export class Store {
    */
   contents(wanted: Wanted): Promise<readonly StoredModel[]> {
     return this.#guarded(async () => {
-      const everybodys = { owner: owners.everybody, model: wanted.model }
-      await requireInside(this.directory, this.#folderOf(everybodys))
-      const found: StoredModel[] = []
-      for (const models of [[wanted.model], undefined]) {
-        if (found.length > 0) break
+      await requireInside(this.directory, this.#folderOfModel(this.directory, wanted.model))
+      const all = await this.#of(({ manifest }) => manifest.sourceSha256 === wanted.digest)
+      for (const models of [all.filter(({ model }) => model === wanted.model), all]) {
+        const found: StoredModel[] = []
         for (const owner of [...wanted.owners, owners.everybody])
-          found.push(...(await this.#complete(owner, wanted.digest, models)))
+          found.push(...(await this.#present(models.filter((one) => one.owner === owner))))
+        if (found.length > 0) return found
       }
       const goName = wanted.digest === sourceDigest(wanted.source) ? goAgentFileName(wanted.source) : undefined
-      if (found.length > 0 || goName === undefined) return found
-      const adopted = await this.#changes.add(() => this.#adopt(wanted, everybodys, goName))
-      // Another request may have taken the file meanwhile.
-      return adopted ? [adopted] : this.#complete(owners.everybody, wanted.digest)
+      const adopted = goName !== undefined && (await this.#changes.add(() => this.#adopt(wanted, goName)))
+      return adopted ? [adopted] : []
     })
   }
 
@@ -134,13 +135,14 @@ export class Store {
     owner: string,
   ): Promise<string | undefined> {
     return this.#guarded(async () => {
-      for (const one of new Set([owner, owners.everybody])) {
-        for (const { manifest, folder } of await this.#complete(one)) {
-          const file = manifest.files.find(
-            (each) => each.sha256 === sha256 && each.sizeBytes === (sizeBytes ?? each.sizeBytes),
-          )
-          const path = file && pathBelow(folder, file.path)
-          if (path !== undefined && (await this.#sizeOf(path)) === file?.sizeBytes) return path
+      for (const { manifest, folder } of await this.#of(
+        (one) => one.owner === owner || one.owner === owners.everybody,
+      )) {
+        for (const file of manifest.files) {
+          if (file.sha256 !== sha256 || file.sizeBytes !== (sizeBytes ?? file.sizeBytes)) continue
+          const path = pathBelow(folder, file.path)
+          const isSame = file.hashedState === undefined || (await stateOf(path)) === file.hashedState
+          if (isSame && (await this.#sizeOf(path)) === file.sizeBytes) return path
         }
       }
       return undefined
@@ -151,17 +153,14 @@ export class Store {
   isOpen(path: string, namespace: string): Promise<boolean> {
     return this.#guarded(async () => {
       const [first = ''] = relative(await realpath(this.directory), path).split(sep)
-      return isOpenTo(ownerOfFolder(first), namespace)
+      return isOpenTo(ownerOfFolder(first) ?? owners.everybody, namespace)
     })
   }
 
   /** Every recorded model whose files are there, sorted by name. Throws ModelError. */
   list(): Promise<StoredModel[]> {
     return this.#guarded(async () => {
-      const names = (await entriesOf(this.directory)).map(({ name }) => name)
-      const found: StoredModel[] = []
-      for (const owner of new Set([owners.everybody, ...names.map(ownerOfFolder)]))
-        found.push(...(await this.#complete(owner)))
+      const found = await this.#present(await this.#of(() => true))
       return found.sort((a, b) => (a.model < b.model ? -1 : a.model > b.model ? 1 : 0))
     })
   }
@@ -180,74 +179,126 @@ export class Store {
   /** Adds what has been found out about a complete model to what its record says by now. Throws ModelError. */
   amend(stored: StoredModel, changes: (now: Manifest) => Partial<Manifest>): Promise<StoredModel> {
     return this.#changing(async () => {
-      const { manifestPath: path, manifest: known } = stored
-      const state = await readManifest(path)
-      const isSame = state.kind === 'valid' && isSameRecord(state.manifest, known)
-      const before = isSame ? state.manifest : known
-      const manifest = { ...before, ...changes(before) }
-      if (isSame) await writeRecord({ path, manifest })
-      return { ...stored, manifest }
+      const known = await this.#same(stored)
+      const { manifest: before } = known ?? stored
+      const amended = { ...stored, manifest: { ...before, ...changes(before) } }
+      if (known) await this.#record(amended)
+      return amended
     })
   }
 
-  /** Deletes what the record names, the record, and the folders that are empty then; nothing where it is another record by now. Throws ModelError. */
-  remove({ folder, manifest, manifestPath: path }: StoredModel): Promise<void> {
+  /** Deletes its files and its record; nothing where it is another record by now. Throws ModelError. */
+  remove(stored: StoredModel): Promise<void> {
     return this.#changing(async () => {
-      await requireInside(this.directory, folder)
-      const state = await readManifest(path)
-      if (state.kind !== 'valid' || isSameRecord(state.manifest, manifest)) await this.#remove({ path, manifest })
+      if (await this.#same(stored)) await this.#remove(stored)
     })
   }
 
-  /** The record goes last: a crash in between leaves a record without files, never a file that another source could take. */
-  async #remove({ path: record, manifest }: Recorded): Promise<void> {
-    const folder = dirname(record)
-    for (const { path } of manifest.files) {
-      const file = pathBelow(folder, path)
-      if (!(await isInside(this.directory, dirname(file)))) continue
-      await rm(file, { force: true })
-      await removeEmpty(dirname(file), folder)
+  async #remove({ folder, manifest, manifestPath }: StoredModel): Promise<void> {
+    await requireInside(this.directory, folder)
+    if (manifest.origin === 'adopted') {
+      for (const { path } of manifest.files) {
+        const file = pathBelow(folder, path)
+        if (await isInside(this.directory, dirname(file))) await rm(file, { force: true })
+      }
+      await rm(manifestPath, { force: true })
+      await this.#removeEmpty(folder)
+    } else {
+      await rm(folder, { recursive: true, force: true })
+      await this.#removeEmpty(dirname(folder))
     }
-    await rm(record, { force: true })
-    await removeEmpty(folder, this.directory)
+    ;(await this.#all()).delete(manifestPath)
   }
 
-  /** Newest first. `digest` absent = of any source; `models` absent = of every Model. */
-  async #complete(owner: string, digest?: string, models?: readonly string[]): Promise<StoredModel[]> {
-    const found: StoredModel[] = []
-    for (const model of models ?? (await this.#modelsOf(owner))) {
-      const records = await recordsOf(this.#folderOf({ owner, model }), this.#log)
-      for (const record of records.filter(({ manifest }) => digest === undefined || manifest.sourceSha256 === digest)) {
-        const stored = await this.#stored({ owner, model }, record)
-        if (stored) found.push(stored)
-      }
+  /** From `folder` up to but not including the store. */
+  async #removeEmpty(folder: string): Promise<void> {
+    for (let current = folder; isBelow(current, this.directory); current = dirname(current)) {
+      const isEmpty = await rmdir(current).then(
+        () => true,
+        () => false,
+      )
+      if (!isEmpty) return
     }
-    return found.sort(newestFirst)
   }
 
-  /** Undefined where the files are not what the record says. */
-  async #stored(place: Place, { path: record, manifest }: Recorded): Promise<StoredModel | undefined> {
-    const folder = dirname(record)
-    let total = 0
-    for (const { path: name, sizeBytes: recorded } of manifest.files) {
-      const path = pathBelow(folder, name)
-      const sizeBytes = await this.#sizeOf(path)
-      if (sizeBytes === 0) return undefined
-      if (sizeBytes !== recorded && manifest.origin !== 'adopted') {
-        this.#log.warn('model file has not the recorded size, fetching it again', { path, sizeBytes, recorded })
-        return undefined
-      }
-      total += sizeBytes
+  /** As it is known by now; undefined where it is gone, or another content is in its place. */
+  async #same({ manifestPath, manifest }: StoredModel): Promise<StoredModel | undefined> {
+    const known = (await this.#all()).get(manifestPath)
+    return known && isSameContent(known.manifest, manifest) ? known : undefined
+  }
+
+  async #of(isMeant: (stored: StoredModel) => boolean): Promise<StoredModel[]> {
+    return [...(await this.#all()).values()].filter(isMeant)
+  }
+
+  #all(): Promise<Map<string, StoredModel>> {
+    this.#known ??= this.#read().catch((error: unknown) => {
+      this.#known = undefined
+      throw error
+    })
+    return this.#known
+  }
+
+  async #read(): Promise<Map<string, StoredModel>> {
+    const known = new Map<string, StoredModel>()
+    const keep = (stored: StoredModel) => known.set(stored.manifestPath, stored)
+    for (const { name } of await entriesOf(this.#foundFolder)) {
+      const path = join(this.#foundFolder, name)
+      const manifest = name.endsWith(recordSuffix) ? await readManifest(path) : undefined
+      if (manifest && isModelName(manifest.model))
+        keep(this.#stored(join(this.directory, manifest.model), path, manifest))
     }
+    for (const { name: ofOwner } of await foldersIn(this.directory)) {
+      if (ownerOfFolder(ofOwner) === undefined) continue
+      for (const { name: model } of await foldersIn(join(this.directory, ofOwner))) {
+        for (const { name } of await foldersIn(join(this.directory, ofOwner, model))) {
+          const folder = join(this.directory, ofOwner, model, name)
+          const manifest = await readManifest(join(folder, recordName))
+          // What a kill left of a content that was being put there.
+          if (name.endsWith(newSuffix) && !this.#isCleared) await rm(folder, { recursive: true, force: true })
+          else if (manifest) keep(this.#stored(folder, join(folder, recordName), manifest))
+          else this.#log.warn('folder of a model has no record that can be read', { folder })
+        }
+      }
+    }
+    this.#isCleared = true
+    return known
+  }
+
+  #stored(folder: string, manifestPath: string, manifest: Manifest): StoredModel {
+    const [first = ''] = relative(this.directory, folder).split(sep)
     return {
-      ...place,
+      ...{ owner: ownerOfFolder(first) ?? owners.everybody, model: manifest.model, folder, manifestPath, manifest },
       path: manifest.primary === '' ? folder : pathBelow(folder, manifest.primary),
       mmproj: manifest.mmproj === undefined ? undefined : pathBelow(folder, manifest.mmproj),
-      sizeBytes: total,
-      manifest,
-      folder,
-      manifestPath: record,
+      sizeBytes: manifest.files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
     }
+  }
+
+  /** Those whose files are there, newest first. */
+  async #present(models: readonly StoredModel[]): Promise<StoredModel[]> {
+    const found = await Promise.all(models.map((stored) => this.#asItIs(stored)))
+    return found.filter((stored) => stored !== undefined).sort(newestFirst)
+  }
+
+  /** Undefined where a file is gone, or not as long as was recorded of a file that we fetched. */
+  async #asItIs(stored: StoredModel): Promise<StoredModel | undefined> {
+    const { folder, manifest } = stored
+    const files: ManifestFile[] = []
+    for (const file of manifest.files) {
+      const path = pathBelow(folder, file.path)
+      const sizeBytes = await this.#sizeOf(path)
+      if (sizeBytes === 0) return undefined
+      if (sizeBytes !== file.sizeBytes && manifest.origin !== 'adopted') {
+        const facts = { path, sizeBytes, recorded: file.sizeBytes }
+        this.#log.warn('model file has not the recorded size, fetching it again', facts)
+        return undefined
+      }
+      const { sha256: _, hashedState, ...rest } = file
+      const isSame = hashedState === undefined || (await stateOf(path)) === hashedState
+      files.push(isSame ? { ...file, sizeBytes } : { ...rest, sizeBytes })
+    }
+    return this.#stored(folder, stored.manifestPath, { ...manifest, files })
   }
 
   /** 0 where there is no such file, or it is not in the store. */
@@ -256,21 +307,8 @@ export class Store {
     return found?.isFile() === true && (await isInside(this.directory, path)) ? found.size : 0
   }
 
-  /** Sorted. */
-  async #modelsOf(owner: string): Promise<string[]> {
-    const root = join(this.directory, folderOfOwner(owner))
-    if (!(await isInside(this.directory, root))) return []
-    const names: string[] = []
-    for (const entry of await entriesOf(root)) {
-      const isFolder = entry.isDirectory() || entry.isSymbolicLink()
-      if (!isFolder || !isModelName(entry.name)) continue
-      if (!entry.isSymbolicLink() || (await isInside(this.directory, join(root, entry.name)))) names.push(entry.name)
-    }
-    return names.sort()
-  }
-
-  #folderOf({ owner, model }: Place): string {
-    if (isModelName(model)) return pathBelow(join(this.directory, folderOfOwner(owner)), model)
+  #folderOfModel(root: string, model: string): string {
+    if (isModelName(model)) return pathBelow(root, model)
     throw ModelError.terminal(
       'BadModelName',
       `${JSON.stringify(model)} is not a name Kubernetes allows for a Model: give it another.`,
@@ -279,91 +317,75 @@ export class Store {
 
   async #add(wanted: Wanted, { owner, files, primary, mmproj }: Arrival): Promise<StoredModel> {
     const { model, namespace, digest } = wanted
-    const place = { owner, model }
-    const manifest: Manifest = {
-      ...this.#facts(wanted, namespace === '' ? 'pulled' : 'downloaded'),
-      ...{
-        primary,
-        mmproj,
-        files: files.map(({ path, sizeBytes, sha256, etag }) => ({ path, sizeBytes, sha256, etag })),
-      },
-    }
-    const revision = contentRevision(manifest.files)
-    const earlier = await this.#complete(owner, digest)
-    const twin = earlier.find((one) => contentRevision(one.manifest.files) === revision)
+    const recorded = files.map(({ path, sizeBytes, sha256, etag }) => ({ path, sizeBytes, sha256, etag }))
+    const origin = namespace === '' ? 'pulled' : 'downloaded'
+    const earlier = await this.#of((one) => one.owner === owner && one.manifest.sourceSha256 === digest)
+    const present = await this.#present(earlier)
+    const twin = present.find((one) => contentRevision(one.manifest.files) === contentRevision(recorded))
     // A server may name the same bytes anew.
     const etags = new Map(files.map(({ path, etag }) => [path, etag]))
-    if (twin) {
+    if (twin)
       return this.#renewed(twin, {
         files: twin.manifest.files.map((file) => ({ ...file, etag: etags.get(file.path) })),
       })
-    }
-    const path = await this.#freePlace(wanted, place, manifest)
-    const folder = dirname(path)
-    await makeFolder(folder)
-    await requireInside(this.directory, folder)
-    for (const file of files) await rm(pathBelow(folder, file.path), { force: true })
-    // The record comes first: a crash in between leaves a record without files, never a file that another source could take.
-    const record = { path, manifest: { ...manifest, completedAt: this.#laterThan(earlier) } }
-    await writeRecord(record)
-    await syncFolder(folder)
+    const folder = await this.#freeFolder(owner, model, digest)
+    const making = `${folder}${newSuffix}`
+    await rm(making, { recursive: true, force: true })
+    await makeFolder(making)
+    await requireInside(this.directory, making)
     for (const { path: name, moveTo } of files) {
-      const to = pathBelow(folder, name)
+      const to = pathBelow(making, name)
       await makeFolder(dirname(to))
-      await requireInside(this.directory, dirname(to))
       await moveTo(to)
       await syncFolder(dirname(to))
     }
-    const stored = await this.#stored(place, record)
-    if (stored) return stored
+    const manifest = {
+      ...this.#facts(wanted, origin),
+      primary,
+      mmproj,
+      files: recorded,
+      completedAt: this.#laterThan(present),
+    }
+    await writeManifest(join(making, recordName), manifest)
+    await rename(making, folder)
+    await syncFolder(dirname(folder))
+    const stored = this.#stored(folder, join(folder, recordName), manifest)
+    ;(await this.#all()).set(stored.manifestPath, stored)
+    // What a person deleted some files of was kept for the others.
+    const whole = new Set(present.map(({ manifestPath }) => manifestPath))
+    whole.add(stored.manifestPath)
+    for (const torn of earlier) if (!whole.has(torn.manifestPath)) await this.#remove(torn)
+    if (await this.#asItIs(stored)) return stored
     throw ModelError.untilRepairedHere(
       'StoreUnusable',
       `The files that were just written to ${folder} are gone: check whether something else clears the model store ${this.directory}.`,
     )
   }
 
-  /** Where the record of a new content goes. */
-  async #freePlace(wanted: Wanted, place: Place, { files, primary }: Manifest): Promise<string> {
-    const root = this.#folderOf(place)
-    const short = wanted.digest.slice(0, shortDigestLength)
-    const name = (primary === '' ? 'model' : posix.basename(primary)) + manifestSuffix
-    for (let attempt = 0; ; attempt += 1) {
-      const folder = attempt === 0 ? root : join(root, attempt === 1 ? short : `${short}-${attempt}`)
-      await requireInside(this.directory, folder)
-      await this.#clearTorn(wanted, place, folder)
-      if (await this.#isFree(folder, [name, ...files.map(({ path }) => path)])) {
-        if (attempt > 0) this.#log.info('keeping model beside another of the same name', { model: place.model, folder })
-        return pathBelow(folder, name)
-      }
+  /** Where the files of a new content go. */
+  async #freeFolder(owner: string, model: string, digest: string): Promise<string> {
+    const root = this.#folderOfModel(join(this.directory, folderOfOwner(owner)), model)
+    await requireInside(this.directory, root)
+    for (let number = 1; ; number += 1) {
+      const folder = join(root, `${digest.slice(0, shortDigestLength)}${number === 1 ? '' : `-${number}`}`)
+      if ((await lstatIfThere(folder)) === undefined) return folder
     }
-  }
-
-  /** Removes what a crash, or a person who deleted some of its files, left of a content of the source. */
-  async #clearTorn({ digest }: Wanted, place: Place, folder: string): Promise<void> {
-    for (const record of await recordsIn(folder, this.#log)) {
-      if (record.manifest.sourceSha256 === digest && !(await this.#stored(place, record))) await this.#remove(record)
-    }
-  }
-
-  /** Whether each path holds nothing but perhaps an empty file. */
-  async #isFree(folder: string, names: readonly string[]): Promise<boolean> {
-    const taken = new Set((await recordsIn(folder, this.#log)).flatMap(namedBy))
-    for (const name of names) {
-      const path = pathBelow(folder, name)
-      if (taken.has(comparable(path))) return false
-      const found = await lstatIfThere(path)
-      if (found && !(found.isFile() && found.size === 0)) return false
-    }
-    return true
   }
 
   async #renewed(stored: StoredModel, changes: Partial<Manifest>): Promise<StoredModel> {
-    const { owner, manifest, manifestPath: path } = stored
-    const all = await this.#complete(owner, manifest.sourceSha256)
-    const isNewest = all[0]?.manifestPath === path
+    const { owner, manifest, manifestPath } = stored
+    const all = await this.#present(
+      await this.#of((one) => one.owner === owner && one.manifest.sourceSha256 === manifest.sourceSha256),
+    )
+    const isNewest = all[0]?.manifestPath === manifestPath
     const next = { ...manifest, ...changes, ...(!isNewest && { completedAt: this.#laterThan(all) }) }
-    await writeRecord({ path, manifest: next })
-    return { ...stored, manifest: next }
+    return this.#record({ ...stored, manifest: next })
+  }
+
+  async #record(stored: StoredModel): Promise<StoredModel> {
+    ;(await this.#all()).set(stored.manifestPath, stored)
+    await writeManifest(stored.manifestPath, stored.manifest)
+    return stored
   }
 
   /** Now, or just after the newest of the contents where the clock says otherwise. */
@@ -373,23 +395,32 @@ export class Store {
   }
 
   /** What a record says of any model. */
-  #facts({ source, digest }: Wanted, origin: Manifest['origin']) {
+  #facts({ model, source, digest }: Wanted, origin: Manifest['origin']) {
     const completedAt = new Date(this.#now()).toISOString()
-    return { schema: 1, source: shownSource(source), sourceSha256: digest, completedAt, origin } as const
+    return { schema: 1, model, source: shownSource(source), sourceSha256: digest, completedAt, origin } as const
+  }
+
+  get #foundFolder(): string {
+    return join(this.directory, ownFolder, 'found')
   }
 
   /**
-   * Takes a file without a record for this source where it has the name that the Go agent's store gives it. Undefined where there is no such
+   * Takes a file that others put there for this source where it has the name that the Go agent's store gives it. Undefined where there is no such
    * file, or another source has it.
    */
-  async #adopt(wanted: Wanted, place: Place, goName: string): Promise<StoredModel | undefined> {
-    const folder = this.#folderOf(place)
+  async #adopt(wanted: Wanted, goName: string): Promise<StoredModel | undefined> {
+    const folder = join(this.directory, wanted.model)
     const path = pathBelow(folder, goName)
-    if ((this.#unrecorded.get(comparable(path)) ?? wanted.digest) !== wanted.digest) return undefined
+    const key = createHash('sha256')
+      .update(comparable(`${wanted.model}/${goName}`))
+      .digest('hex')
+    const recordPath = join(this.#foundFolder, `${key}${recordSuffix}`)
+    const known = (await this.#all()).get(recordPath)
+    if (known) return known.manifest.sourceSha256 === wanted.digest ? this.#asItIs(known) : undefined
     const shard = parseShard(goName)
     const files: ManifestFile[] = []
     for (const name of shard === undefined ? [goName] : shardPaths(goName, shard)) {
-      const sizeBytes = await this.#unrecordedSize(folder, name)
+      const sizeBytes = await this.#sizeOf(pathBelow(folder, name))
       if (sizeBytes === 0) return undefined
       files.push({ path: name, sizeBytes })
     }
@@ -397,29 +428,16 @@ export class Store {
       this.#log.warn('file in the model store is not the model its name promises', { path })
       return undefined
     }
-    const record = {
-      path: path + manifestSuffix,
-      manifest: { ...this.#facts(wanted, 'adopted'), files, primary: goName },
-    }
+    const stored = this.#stored(folder, recordPath, { ...this.#facts(wanted, 'adopted'), files, primary: goName })
+    ;(await this.#all()).set(recordPath, stored)
     try {
-      await writeRecord(record)
+      await makeFolder(this.#foundFolder)
+      await writeManifest(recordPath, stored.manifest)
     } catch (error) {
-      this.#log.debug('model found in the store cannot be recorded', { path: record.path, error })
-      this.#unrecorded.set(comparable(path), wanted.digest)
+      this.#log.debug('model found in the store cannot be recorded', { path, error })
     }
-    const stored = await this.#stored(place, record)
-    const facts = { path, source: shownSource(wanted.source), sizeBytes: stored?.sizeBytes }
-    this.#log.info('using model found in the store', facts)
+    this.#log.info('using model found in the store', { path, source: shownSource(wanted.source) })
     return stored
-  }
-
-  /** Length of a file of the store that no record names and nothing speaks against; 0 where there is none. */
-  async #unrecordedSize(folder: string, name: string): Promise<number> {
-    const path = pathBelow(folder, name)
-    if ((await recordsIn(folder, this.#log)).flatMap(namedBy).includes(comparable(path))) return 0
-    const record = path + manifestSuffix
-    for (const against of [record, record + brokenSuffix]) if ((await lstatIfThere(against)) !== undefined) return 0
-    return this.#sizeOf(path)
   }
 
   #changing<T>(work: () => Promise<T>, neededBytes?: number): Promise<T> {
@@ -431,17 +449,10 @@ export class Store {
   }
 }
 
+const foldersIn = async (folder: string) => (await entriesOf(folder)).filter((entry) => entry.isDirectory())
+
+const stateOf = (path: string): Promise<string> => stateOfFile(path).catch(() => '')
+
 const modelName = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/
 
 const isModelName = (name: string): boolean => modelName.test(name) && name.length <= 253
-
-/** From `folder` up to but not including `root`. */
-async function removeEmpty(folder: string, root: string): Promise<void> {
-  for (let current = folder; isBelow(current, root); current = dirname(current)) {
-    const isEmpty = await rmdir(current).then(
-      () => true,
-      () => false,
-    )
-    if (!isEmpty) return
-  }
-}
