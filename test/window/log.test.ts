@@ -98,11 +98,11 @@ test('a stream that breaks alone is opened again where it was read to', async ()
   agent.print(chunk(['before']))
   await eventually(async () => (await lastLine(page)) === 'before')
   agent.breakLogs()
+  await page.getByText('The stream broke.').waitFor()
+  const isSeen = await isAtEnd(page)
   await eventually(() => agent.logStreams.length === 2)
   agent.print(chunk(['after']))
   await eventually(async () => (await lastLine(page)) === 'after')
-  expect({ from: agent.logStreams[1]?.from, told: await page.getByText('The stream broke.').count() }).toEqual({
-    from: chunk([]).end,
-    told: 0,
-  })
+  const told = await page.getByText('The stream broke.').count()
+  expect({ isSeen, from: agent.logStreams[1]?.from, told }).toEqual({ isSeen: true, from: chunk([]).end, told: 0 })
 })

@@ -71,7 +71,7 @@ function Tail({ service, run, text, onText }: TailProps) {
   const shown = useMemo(() => found(entries, text), [entries, text])
   useLayoutEffect(() => {
     if (held === undefined && box.current !== null) box.current.scrollTop = box.current.scrollHeight
-  }, [held, shown])
+  }, [held, shown, problem])
   const nothing = run === 'previous' && !hasFile ? logWords.noPrevious : logWords.nothing
   return (
     <>
