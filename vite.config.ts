@@ -3,7 +3,6 @@ import { asciiSource } from './tasks/ascii-source.ts'
 import { buildDefines } from './tasks/build-info.ts'
 import { docsDefine } from './tasks/docs-texts.ts'
 import { requiredBuiltins } from './tasks/required-builtins.ts'
-import { undiciParts } from './tasks/undici-parts.ts'
 import { workerFiles } from './tasks/worker-files.ts'
 
 const root = import.meta.dirname
@@ -11,7 +10,7 @@ const root = import.meta.dirname
 /** The command `metal-agent` as one file that starts fast, beside chunks that are loaded when they are needed. */
 export default defineConfig({
   root,
-  plugins: [undiciParts(), requiredBuiltins(), workerFiles(), asciiSource()],
+  plugins: [requiredBuiltins(), workerFiles(), asciiSource()],
   define: {
     // Libraries in CommonJS that are bundled into a module still ask for it.
     __filename: 'import.meta.filename',

@@ -2,7 +2,6 @@ import path from 'node:path'
 import { build, type Plugin } from 'vite'
 import { asciiSource } from './ascii-source.ts'
 import { buildDefines } from './build-info.ts'
-import { undiciParts } from './undici-parts.ts'
 import { emittedWorkers } from './worker-urls.ts'
 
 const root = path.join(import.meta.dirname, '..')
@@ -32,7 +31,7 @@ async function textOf(entry: string): Promise<{ readonly source: string; readonl
     root,
     configFile: false,
     logLevel: 'warn',
-    plugins: [undiciParts(), asciiSource()],
+    plugins: [asciiSource()],
     define: buildDefines(),
     ssr: { target: 'node', noExternal: true },
     build: {

@@ -5,7 +5,6 @@ import { asciiSource } from '../ascii-source.ts'
 import { buildDefines } from '../build-info.ts'
 import { docsDefine } from '../docs-texts.ts'
 import { requiredBuiltins } from '../required-builtins.ts'
-import { undiciParts } from '../undici-parts.ts'
 import { bundledPackages, type BundledPackage } from './bundled-packages.ts'
 import { embeddedWorker, embeddedWorkers } from './embedded-workers.ts'
 
@@ -55,7 +54,7 @@ async function bundle(entry: string, folder: string, name: string): Promise<stri
     root,
     configFile: false,
     logLevel: 'warn',
-    plugins: [undiciParts(), requiredBuiltins(), embeddedWorkers(), asciiSource()],
+    plugins: [requiredBuiltins(), embeddedWorkers(), asciiSource()],
     define: { ...buildDefines(), ...docsDefine() },
     ssr: { target: 'node', noExternal: true },
     build: {
