@@ -33,24 +33,15 @@ export type HostAddress =
   /** Nothing can be published; one sentence that says what to do. */
   | { readonly kind: 'none'; readonly message: string; readonly rejected: readonly RejectedCandidate[] }
 
-/** Tailscale's addresses: reachable from every machine of the tailnet. */
+/** Of tunnels, those of Tailscale (RFC 6598 and its own prefix, tailscale.com/kb/1015, 2026): reachable from every machine of the tailnet. */
 const tailnet = ipaddr.IPv4.parseCIDR('100.64.0.0/10')
 const tailnetOfSix = ipaddr.IPv6.parseCIDR('fd7a:115c:a1e0::/48')
-
-/** Addresses that only this host and its virtual machines can reach. */
-const insideThisHost = [
-  {
-    range: ipaddr.IPv4.parseCIDR('192.168.65.0/24'),
-    reason: 'network of a virtual machine (Docker Desktop, Lima, Colima)',
-  },
-  { range: ipaddr.IPv4.parseCIDR('172.17.0.0/16'), reason: 'Docker bridge' },
-] as const
 
 /** Those of VPNs, of ZeroTier (feth) and of a tailnet. */
 const tunnels = /^(utun|tun|feth|zt|tailscale|wg)/
 
-/** Usually Service addresses (kind, kubeadm), but a real network where the route to the API server leads through it. */
-const serviceRange = ipaddr.IPv4.parseCIDR('10.96.0.0/12')
+/** Where kube-proxy (Kubernetes 1.36, pkg/proxy/ipvs) keeps the addresses of all Services. */
+const ofServices = 'kube-ipvs0'
 
 /** What a flag or a person says. */
 interface ExplicitAddress {
@@ -95,7 +86,10 @@ export function chooseHostAddress(
   preferred: string | undefined,
   cluster?: LocalCluster,
 ): HostAddress {
-  const judged = candidates.map(({ name, address }) => ({ name, address, reason: rejection(address, preferred) }))
+  const judged = candidates.map(({ name, address }) => ({
+    ...{ name, address },
+    reason: name === ofServices ? 'addresses of Services' : unpublishable(address),
+  }))
   const fit = judged.filter(({ reason }) => reason === undefined)
   const four = fit.filter(({ address }) => !isIpv6(address))
   const usable = four.length > 0 ? four : fit
@@ -111,7 +105,7 @@ export function chooseHostAddress(
 
   const route = usable.find(({ address }) => address === preferred)
   if (route && !isBridge(route)) return chosen(route, 'leads to the API server')
-  const local = usable.find((one) => !isVirtual(one) && !isInTailnet(one))
+  const local = usable.find((one) => !isBridge(one) && !isTunnel(one))
   if (local)
     return chosen(
       local,
@@ -155,12 +149,11 @@ const lowerFirst = (text: string): string => `${text.slice(0, 1).toLowerCase()}$
 
 const isBridge = ({ name }: HostCandidate): boolean => bridges.test(name)
 
-/** One of them may be the cluster's, but seldom is. */
-const isVirtual = ({ name }: HostCandidate): boolean => bridges.test(name) || tunnels.test(name)
+const isTunnel = ({ name }: HostCandidate): boolean => tunnels.test(name)
 
-const isInTailnet = ({ address }: HostCandidate): boolean => {
+const isInTailnet = ({ name, address }: HostCandidate): boolean => {
   const ip = ipaddr.parse(address)
-  return ip instanceof ipaddr.IPv4 ? ip.match(tailnet) : ip.match(tailnetOfSix)
+  return tunnels.test(name) && ip.match(ip instanceof ipaddr.IPv4 ? tailnet : tailnetOfSix)
 }
 
 interface HostAddressOptions {
@@ -187,16 +180,6 @@ export async function hostAddress(options: HostAddressOptions): Promise<HostAddr
   const candidates = interfaces()
   const stays = before?.kind === 'chosen' && candidates.some(({ address }) => address === before.address)
   return preferred === undefined && stays ? before : chooseHostAddress(candidates, preferred, local)
-}
-
-function rejection(address: string, preferred: string | undefined): string | undefined {
-  const problem = unpublishable(address)
-  if (problem !== undefined) return problem
-  const ip = ipaddr.parse(address)
-  if (ip instanceof ipaddr.IPv6) return undefined
-  const inside = insideThisHost.find(({ range }) => ip.match(range))
-  if (inside) return inside.reason
-  return ip.match(serviceRange) && address !== preferred ? 'range of Service addresses' : undefined
 }
 
 /** Why an EndpointSlice would not take it, or no Pod could go there. */

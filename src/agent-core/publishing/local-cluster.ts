@@ -21,8 +21,6 @@ type Kind = LocalCluster & {
   /** Matches the host of the API server. */
   readonly hosts?: RegExp
   readonly folder?: string
-  /** Networks that it makes with this address range. */
-  readonly networks?: readonly string[]
 }
 
 /** Docker on Linux is a bridge of this machine; on a Mac it is in a virtual machine whose packets a program sends on. */
@@ -31,29 +29,29 @@ const inDocker = (system: Platform['name']) => ({
   ...(system === 'linux' && { bridge: /^br-[0-9a-f]/ }),
 })
 
+/** By what kind 0.30, k3d 5.8, minikube 1.37 and the others of 2026 write into a kubeconfig. */
 const kindsOn = (system: Platform['name']): readonly Kind[] => [
   { name: 'kind', names: /^kind-/, ...inDocker(system) },
   { name: 'k3d', names: /^k3d-/, hosts: /^host\.k3d\.internal$/, ...inDocker(system) },
   {
     ...{ name: 'minikube', names: /^minikube$/, hosts: /\.minikube\.internal$/, folder: '.minikube' },
     // By its driver: Docker, KVM (virbr), vfkit or QEMU with socket_vmnet (bridge).
-    ...{ networks: ['192.168.49.0/24'], comesFromHere: false, bridge: /^(br-[0-9a-f]|virbr|bridge)/ },
+    ...{ comesFromHere: false, bridge: /^(br-[0-9a-f]|virbr|bridge)/ },
   },
   {
-    ...{ name: 'Docker Desktop', names: /^docker-(for-)?desktop$/, hosts: /\.docker\.internal$/ },
-    ...{ networks: ['192.168.65.0/24'], comesFromHere: true },
+    ...{ name: 'Docker Desktop', names: /^docker-(for-)?desktop$/, hosts: /\.docker\.internal$/, comesFromHere: true },
   },
-  {
-    ...{ name: 'OrbStack', names: /^orbstack$/, hosts: /\.orb\.local$/ },
-    ...{ networks: ['192.168.138.0/23', '198.19.248.0/23'], comesFromHere: true },
-  },
+  { name: 'OrbStack', names: /^orbstack$/, hosts: /\.orb\.local$/, comesFromHere: true },
   { name: 'Rancher Desktop', names: /^rancher-desktop$/, hosts: /\.rancher-desktop\.internal$/, comesFromHere: true },
   { name: 'Colima', names: /^colima(-|$)/, folder: '.colima', comesFromHere: true },
   { name: 'Lima', names: /^lima(-|$)/, hosts: /\.lima\.internal$/, folder: '.lima', comesFromHere: true },
 ]
 
-/** Networks inside this host, of virtual machines and containers. */
-export const bridges = /^(bridge|vmenet|vmnet|docker|br-[0-9a-f]|virbr|veth)/
+/**
+ * Networks inside this host, of virtual machines and containers, as macOS 26, Docker 29, libvirt 11 and VMware call them (2026). macOS numbers
+ * those from bridge100 on; bridge0 is Thunderbolt between machines.
+ */
+export const bridges = /^(bridge[1-9]\d\d|vmenet|vmnet|docker|br-[0-9a-f]|virbr|veth)/
 
 /**
  * The kind of cluster that runs on this machine; undefined where its API server is elsewhere, or at loopback without a name that tells, as behind
@@ -70,14 +68,12 @@ export function localCluster(
   const isAtLoopback = host === 'localhost' || (isIP(host) !== 0 && here.has(ipaddr.parse(host).range()))
   const isOnBridge = platform.interfaces().some((one) => bridges.test(one.name) && isInNetworkOf(host, one))
   if (!isAtLoopback && !isOnBridge) return undefined
-  const named = kinds.find(
+  const found = kinds.find(
     ({ names, folder }) =>
       names.test(context) ||
       names.test(cluster) ||
       (folder !== undefined && files.some((file) => file.split('/').includes(folder))),
   )
-  const byNetwork = kinds.find(({ networks = [] }) => networks.some((one) => isIn(host, one)))
-  const found = named ?? byNetwork
   // What macOS has at loopback a program of its own passes on, in both directions.
   const isPassedOn = isAtLoopback && platform.name === 'darwin'
   if (found) return { ...plain(found), comesFromHere: found.comesFromHere || isPassedOn }
@@ -96,9 +92,6 @@ const plain = ({ name, inside, comesFromHere, bridge }: Kind): LocalCluster => (
 
 /** k3d writes 0.0.0.0, which leads to this machine too. */
 const here: ReadonlySet<string> = new Set(['loopback', 'unspecified'])
-
-const isIn = (host: string, network: string): boolean =>
-  isIP(host) === 4 && ipaddr.IPv4.parse(host).match(ipaddr.IPv4.parseCIDR(network))
 
 function isInNetworkOf(host: string, { address, netmask }: HostInterface): boolean {
   if (isIP(host) !== 4 || isIP(address) !== 4) return false

@@ -15,6 +15,7 @@ import { silentLog } from '../../support/silent-log.ts'
 const lan = { name: 'en0', address: '192.168.1.20' }
 const secondLan = { name: 'en7', address: '10.0.0.5' }
 const tailscale = { name: 'utun4', address: '100.101.102.103' }
+const docker = { name: 'docker0', address: '172.17.0.1' }
 const lanOfSix = { name: 'en0', address: '2001:db8::20' }
 const virtual: HostCandidate[] = [
   { name: 'bridge100', address: '192.168.139.3' },
@@ -26,13 +27,13 @@ const unusable: HostCandidate[] = [
   { name: 'en5', address: '169.254.3.4' },
   { name: 'en0', address: 'fe80::1' },
   { name: 'en0', address: '::ffff:192.168.1.20' },
-  { name: 'bridge100', address: '192.168.65.1' },
-  { name: 'docker0', address: '172.17.0.1' },
   { name: 'kube-ipvs0', address: '10.96.0.10' },
 ]
 
+type Row = [title: string, candidates: HostCandidate[], preferred: string | undefined, address: string]
+
 describe('choosing among the addresses of this host', () => {
-  test.each<[string, HostCandidate[], string | undefined, string]>([
+  test.each<Row>([
     ['the one that leads to the API server', [lan, tailscale, secondLan], '10.0.0.5', '10.0.0.5'],
     ['the tailnet where it leads to the API server', [lan, tailscale], tailscale.address, tailscale.address],
     ['no tailnet where no route is known', [tailscale, lan], undefined, lan.address],
@@ -50,13 +51,13 @@ describe('choosing among the addresses of this host', () => {
     ['a virtual network where there is no other', virtual, '127.0.0.1', '192.168.139.3'],
     ['a real network before the bridge that leads to the API server', [...virtual, lan], '192.168.64.1', lan.address],
     ['the bridge that leads to the API server where there is no other', virtual, '192.168.64.1', '192.168.64.1'],
-    ['a local network after everything unusable', [...unusable, lan], '172.17.0.1', '192.168.1.20'],
-    [
-      'a real network in the Service range if it leads to the API server',
-      [lan, { name: 'en1', address: '10.100.2.3' }],
-      '10.100.2.3',
-      '10.100.2.3',
-    ],
+    ['a local network after everything unusable', [...unusable, lan], '10.96.0.10', '192.168.1.20'],
+    ...['172.17.4.20', '192.168.65.20', '10.100.2.3', '100.64.3.2'].flatMap((address): Row[] => [
+      ['a network whose range others use for something else', [lan, { name: 'en1', address }], address, address],
+      ['and without a route', [docker, { name: 'en1', address }], undefined, address],
+    ]),
+    ['Thunderbolt between two machines', [lan, { name: 'bridge0', address: '10.0.0.2' }], '10.0.0.2', '10.0.0.2'],
+    ['a real network before the bridge of Docker', [docker, lan], docker.address, lan.address],
     ['an address outside private ranges', [{ name: 'en0', address: '203.0.113.9' }], undefined, '203.0.113.9'],
     ['IPv6 where there is no IPv4', [{ name: 'en5', address: '169.254.3.4' }, lanOfSix], undefined, lanOfSix.address],
     ['IPv4 also where IPv6 leads to the API server', [lanOfSix, lan], lanOfSix.address, lan.address],
@@ -72,7 +73,6 @@ describe('choosing among the addresses of this host', () => {
       undefined,
       lanOfSix.address,
     ],
-    ['next to the edge of an excluded range', [{ name: 'en0', address: '172.18.0.1' }], undefined, '172.18.0.1'],
   ])('%s', (_, candidates, preferred, address) => {
     expect(chooseHostAddress(candidates, preferred)).toMatchObject({ kind: 'chosen', address })
   })
@@ -83,13 +83,7 @@ describe('choosing among the addresses of this host', () => {
       { name: 'en5', address: '169.254.3.4', reason: 'link-local' },
       { name: 'en0', address: 'fe80::1', reason: 'link-local' },
       { name: 'en0', address: '::ffff:192.168.1.20', reason: 'an IPv4 address in the form of IPv6' },
-      {
-        name: 'bridge100',
-        address: '192.168.65.1',
-        reason: 'network of a virtual machine (Docker Desktop, Lima, Colima)',
-      },
-      { name: 'docker0', address: '172.17.0.1', reason: 'Docker bridge' },
-      { name: 'kube-ipvs0', address: '10.96.0.10', reason: 'range of Service addresses' },
+      { name: 'kube-ipvs0', address: '10.96.0.10', reason: 'addresses of Services' },
     ]
     expect(chooseHostAddress([...unusable, lan], undefined)).toEqual({
       kind: 'chosen',

@@ -33,30 +33,22 @@ describe('the kind of a cluster on this machine', () => {
     ['minikube', { context: 'minikube', server: loopback, on: 'linux' }, false],
     ['minikube', { server: 'https://control-plane.minikube.internal:8443' }, false],
     ['minikube', { context: 'mine', server: loopback, files: ['/Users/ada/.minikube/ca.crt'] }, true],
-    [
-      'minikube',
-      {
-        server: 'https://192.168.49.2:8443',
-        ...{ interfaces: [card('br-0123456789ab', '192.168.49.1')], on: 'linux' },
-      },
-      false,
-    ],
     ['Docker Desktop', { context: 'docker-desktop', server: loopback }, true],
     ['Docker Desktop', { context: 'docker-for-desktop', server: 'https://localhost:6443' }, true],
     ['Docker Desktop', { server: 'https://kubernetes.docker.internal:6443' }, true],
     ['OrbStack', { context: 'orbstack', server: 'https://127.0.0.1:26443' }, true],
     ['OrbStack', { server: 'https://k8s.orb.local:26443' }, true],
-    [
-      'OrbStack',
-      { server: 'https://192.168.139.2:6443', interfaces: [card('bridge101', '192.168.139.3', '255.255.254.0')] },
-      true,
-    ],
     ['Rancher Desktop', { context: 'rancher-desktop', server: loopback }, true],
     ['Colima', { context: 'colima', server: loopback }, true],
     ['Colima', { context: 'colima-work', server: loopback }, true],
     ['Lima', { context: 'lima-k8s', server: 'https://[::1]:6443' }, true],
     ['Lima', { server: loopback, files: ['/Users/ada/.lima/k8s/conf/kubeconfig'] }, true],
     ['a virtual machine', { server: 'https://192.168.64.9:6443', interfaces: vmnet }, false],
+    [
+      'a virtual machine',
+      { server: 'https://192.168.65.9:6443', interfaces: [card('bridge100', '192.168.65.1')] },
+      false,
+    ],
   ])('is %s by %j', (name, named, comesFromHere) => {
     const local = found(named)
     expect([local && localClusterText(local), local?.comesFromHere]).toEqual([
