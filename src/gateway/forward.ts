@@ -276,7 +276,7 @@ export const bodyTooLarge = (maxBytes = maxBodyBytes): Refusal =>
 function engineFailure(title: string, cause: unknown): Refusal {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''
   const why = failures[code] ?? `its engine broke off or gave no answer that can be passed on (${code || 'no code'})`
-  const message = `${title} did not answer: ${why}. metal-agent status and metal-agent log say more; ask again once it serves.`
+  const message = `${title} did not answer: ${why}. metal-agent status and metal-agent logs say more; ask again once it serves.`
   return new Refusal('5xx', 502, 'engine_failed', message, { cause })
 }
 

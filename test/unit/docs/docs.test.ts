@@ -103,3 +103,14 @@ describe('pages', () => {
     expect(named.flatMap(({ name, command }) => unknownIn(command).map((what) => `${name}: ${what}`))).toEqual([])
   })
 })
+
+test('every verb and flag that a sentence of the source names is one of the command', () => {
+  const files = globSync('src/**/*.{ts,tsx}', { cwd: root }).map((name) => readFileSync(path.join(root, name), 'utf8'))
+  // What a sentence says of the command or of a verb is no further word of it.
+  const word = /(?: (?!(?:and|for|gateway|in|is|lists|of|on|says?|serves|shows|stops|--help)\b)(?:--?)?[a-z][a-z-]*)/
+  const named = files.flatMap((text) =>
+    [...text.matchAll(new RegExp(`metal-agent${word.source}+`, 'g'))].map(([command]) => command),
+  )
+  expect(named.length).toBeGreaterThan(80)
+  expect(named.flatMap(unknownIn)).toEqual([])
+})
