@@ -1,24 +1,29 @@
-import { lstat } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { lstat, rename } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { stateOfFile } from '../util/files.ts'
 import { pathBelow } from '../util/is-below.ts'
+import { untilAborted } from '../util/until-aborted.ts'
 import { compareWithStored, remoteStates, requireFile, startProblem, type RemoteState } from './ask-source.ts'
-import type { Content, ContentFetches, GetOptions } from './content-fetches.ts'
 import { expectsGguf, firstBytes, requireFormat } from './content-kind.ts'
 import { hashFile } from './download/hash.ts'
+import type { DownloadedFile } from './download/download.ts'
 import type { DownloadTurns } from './download/limits.ts'
+import { forgetPartial } from './download/partial-file.ts'
 import { ModelError } from './errors.ts'
 import { FactsOfFiles } from './facts-of-files.ts'
 import { type GgufHeader, whyNoModel } from './gguf/gguf.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { localModel, type ModelRoots } from './local.ts'
 import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
-import type { Remote } from './remote.ts'
+import type { OwnedSource, Remote } from './remote.ts'
 import { isVouchedFor, type RemoteFile } from './resolve.ts'
 import type { Waiters } from './shared-work.ts'
 import { parseModelSource, shownSource } from './source.ts'
 import { sameBytes } from './store/files.ts'
+import type { Inventory } from './store/inventory.ts'
 import { isOfOneModel, owners } from './store/owner.ts'
 import { contentRevision, type Manifest } from './store/records.ts'
 import type { Store, StoredModel } from './store/store.ts'
@@ -29,7 +34,7 @@ export interface FetcherOptions {
   readonly watch: StoreWatch
   /** Which files of this machine a Model may name. */
   readonly roots: ModelRoots
-  readonly contents: ContentFetches
+  readonly inventory: Pick<Inventory, 'partialsFolder'>
   readonly remote: Remote
   readonly turns: DownloadTurns
   readonly headers: FactsOfFiles<GgufHeader>
@@ -43,14 +48,38 @@ export interface FetcherOptions {
 /** More files than the store of one machine has. */
 const maxHashes = 10_000
 
+/** Complete and verified bytes of a file of a model. */
+interface Content extends DownloadedFile {
+  /** Puts them at `path`. */
+  readonly moveTo: (path: string) => Promise<void>
+  /** What is left of their download once the store has them. */
+  readonly remove?: () => Promise<void>
+}
+
+interface GetOptions {
+  /** Name of the Model that wants it. */
+  readonly model: string
+  readonly signal: AbortSignal
+  readonly onProgress: (progress: Progress) => void
+  /** Why a file that begins like this is not the wanted one: thrown as soon as that is known. */
+  readonly refusal: (start: Uint8Array) => Error | undefined
+}
+
 /** Brings one model to this machine, and keeps it up to date with its source. */
 export class Fetcher {
   readonly #options: FetcherOptions
+  /** Names of the downloads of each fetch that is under way. */
+  readonly #underWay = new Map<readonly string[], Promise<void>>()
   /** SHA-256 in hex. */
   readonly #hashes = new FactsOfFiles(hashFile, () => 1, maxHashes)
 
   constructor(options: FetcherOptions) {
     this.#options = options
+  }
+
+  /** Names of all downloads under way. */
+  get underWay(): ReadonlySet<string> {
+    return new Set([...this.#underWay.keys()].flat())
   }
 
   /** From this machine's disks, the store, another model's bytes, or the network. Throws ModelError, or the signal's reason. */
@@ -147,60 +176,77 @@ export class Fetcher {
   }
 
   /**
-   * Brings every file of the source here, one after the other, and makes them a model of the store. `states`: how servers call the files where
-   * they do not send them.
+   * Brings every file of the source here, one after the other, and makes them a model of the store; after a fetch that brings one of them
+   * already. `states`: how servers call the files where they do not send them.
    */
   async #fetch(
     request: ModelRequest,
     { signal, tell }: Waiters<Progress>,
     states: ReadonlyMap<string, RemoteState> = new Map(),
   ): Promise<StoredModel> {
-    const { log, now, store, remote } = this.#options
-    const { name: model, format, source } = request
-    const { files, primary, mmproj, owner } = await remote.resolve(request, signal)
-    const fields = { model, source: shownSource(source), files: files.length }
-    const arrived: Content[] = []
-    let isStored = false
-    try {
-      log.info('downloading model', fields)
-      const startedAt = now()
-      const onProgress = together(files, arrived, tell)
-      for (const [at, file] of files.entries()) {
-        const refusal = (start: Uint8Array) => startProblem(start, file, { isFirst: at === 0, format })
-        arrived.push(await this.#content(file, owner, { model, signal, onProgress, refusal }))
-      }
-      const stored = await store.add(wantedOf(request, remote.ownersFor(request)), {
-        ...{ owner, primary, mmproj },
-        // The ETag tells this content from a later one of the same address.
-        files: files.flatMap(({ path, blob }, at) => {
-          const content = arrived[at]
-          if (!content) return []
-          return [{ ...content, path, etag: states.get(path)?.validator ?? blob ?? content.etag }]
-        }),
+    const source = await this.#options.remote.resolve(request, signal)
+    const names = source.files.map((file) => downloadName(file, source.owner))
+    const rivals = () => [...this.#underWay].filter(([others]) => others.some((name) => names.includes(name)))
+    const hasWaited = rivals().length > 0
+    for (let [rival] = rivals(); rival; [rival] = rivals()) {
+      tell({
+        doneBytes: 0,
+        bytesPerSecond: 0,
+        phase: 'waiting',
+        message: 'Waiting for another download of the same files.',
       })
-      isStored = true
-      const { path, sizeBytes } = stored
-      log.info('downloaded model', { ...fields, path, sizeBytes, durationMs: now() - startedAt })
-      return stored
+      await untilAborted(rival[1], signal)
+    }
+    const over = Promise.withResolvers<void>()
+    this.#underWay.set(names, over.promise)
+    try {
+      // The other one may have been of the same source.
+      const found = hasWaited && states.size === 0 ? await this.#found(request, signal) : undefined
+      return found ?? (await this.#bring(request, source, { signal, tell }, states))
     } finally {
-      for (const released of await Promise.allSettled(arrived.map((content) => content.release({ isStored })))) {
-        if (released.status === 'rejected') log.warn('partial download not removed', { model, error: released.reason })
-      }
+      this.#underWay.delete(names)
+      over.resolve()
     }
   }
 
-  /** One file from the store, the caches of other tools, or the network. */
-  async #content(file: RemoteFile, owner: string, how: Required<GetOptions>): Promise<Content> {
-    const { log, contents, remote } = this.#options
-    const { sha256, sizeBytes, blob, credentials, url, fileName } = file
-    const here = await this.#alreadyHere(file, owner, how.signal)
-    if (here === undefined || sha256 === undefined) {
-      const isVouched = isVouchedFor(file)
-      return contents.get(
-        { url, fileName, owner, isVouchedFor: isVouched, sizeBytes, sha256, credentials, etag: blob },
-        how,
-      )
+  async #bring(
+    request: ModelRequest,
+    { files, primary, mmproj, owner }: OwnedSource,
+    { signal, tell }: Waiters<Progress>,
+    states: ReadonlyMap<string, RemoteState>,
+  ): Promise<StoredModel> {
+    const { log, now, store, remote } = this.#options
+    const { name: model, format, source } = request
+    const fields = { model, source: shownSource(source), files: files.length }
+    log.info('downloading model', fields)
+    const startedAt = now()
+    const arrived: Content[] = []
+    const onProgress = together(files, arrived, tell)
+    for (const [at, file] of files.entries()) {
+      const refusal = (start: Uint8Array) => startProblem(start, file, { isFirst: at === 0, format })
+      arrived.push(await this.#content(file, owner, { model, signal, onProgress, refusal }))
     }
+    const stored = await store.add(wantedOf(request, remote.ownersFor(request)), {
+      ...{ owner, primary, mmproj },
+      // The ETag tells this content from a later one of the same address.
+      files: files.flatMap(({ path, blob }, at) => {
+        const content = arrived[at]
+        if (!content) return []
+        return [{ ...content, path, etag: states.get(path)?.validator ?? blob ?? content.etag }]
+      }),
+    })
+    for (const { remove } of arrived) await remove?.()
+    const { path, sizeBytes } = stored
+    log.info('downloaded model', { ...fields, path, sizeBytes, durationMs: now() - startedAt })
+    return stored
+  }
+
+  /** One file from the store, the caches of other tools, or the network. */
+  async #content(file: RemoteFile, owner: string, how: GetOptions): Promise<Content> {
+    const { log, remote } = this.#options
+    const { sha256, sizeBytes } = file
+    const here = await this.#alreadyHere(file, owner, how.signal)
+    if (here === undefined || sha256 === undefined) return this.#download(file, owner, how)
     const found = await lstat(here)
     const problem = how.refusal(await firstBytes(here))
     if (problem) throw problem
@@ -209,7 +255,30 @@ export class Fetcher {
       sha256,
       sizeBytes: sizeBytes ?? found.size,
       moveTo: (path) => sameBytes(here, path, remote.space.withRoom),
-      release: () => Promise.resolve(),
+    }
+  }
+
+  /** What a failure leaves is continued by the next download of this name. */
+  async #download(
+    file: RemoteFile,
+    owner: string,
+    { model, signal, onProgress, refusal }: GetOptions,
+  ): Promise<Content> {
+    const { remote, inventory } = this.#options
+    const partialPath = join(await inventory.partialsFolder(), downloadName(file, owner))
+    const refused = new AbortController()
+    const onStart = (start: Uint8Array): void => {
+      const problem = refusal(start)
+      if (problem) refused.abort(problem)
+    }
+    const downloaded = await remote.download(
+      { ...file, etag: file.blob },
+      { partialPath, model, signal: AbortSignal.any([signal, refused.signal]), onStart, onProgress },
+    )
+    return {
+      ...downloaded,
+      moveTo: (path) => rename(partialPath, path),
+      remove: () => forgetPartial(partialPath),
     }
   }
 
@@ -282,6 +351,18 @@ export class Fetcher {
     if (problem !== undefined) throw ModelError.untilRepairedHere('NotAModel', `${path} ${problem}`)
     return header
   }
+}
+
+/**
+ * The name of a download. Where the Hub states the checksum, the same content under another address, as that of a later commit, is the same
+ * download; one that a Model states is of this address alone, whose server may send something else.
+ */
+function downloadName(file: RemoteFile, owner: string): string {
+  const { url, sha256 = '' } = file
+  const [kind, ...named] = isVouchedFor(file) ? ['sha', sha256] : ['url', url, sha256]
+  return `${kind}-${createHash('sha256')
+    .update([owner, ...named].join('\n'))
+    .digest('hex')}`
 }
 
 /** Reports the progress of a model's files, which come one after the other, as one. `arrived`: those that are here by now. */

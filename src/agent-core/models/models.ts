@@ -3,8 +3,6 @@ import { homedir } from 'node:os'
 import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
-import { untilAborted } from '../util/until-aborted.ts'
-import { ContentFetches } from './content-fetches.ts'
 import { DownloadTurns, usualReserveBytes } from './download/limits.ts'
 import { ModelError } from './errors.ts'
 import { Fetcher } from './fetch.ts'
@@ -122,13 +120,12 @@ export class Models {
     this.#remote = new Remote({ ...shared, allowedHosts, storeFolder: directory, deletableBytes })
     this.#inventory = new Inventory({
       ...{ store: this.#store, users, filesInUse, log, now },
-      fetching: () => new Set(this.#fetches.jobs.map(({ about }) => about?.model ?? '')),
-      activePartials: () => contents.active,
+      fetching: () => new Set(this.#fetches.jobs.map(({ about }) => about.model)),
+      activePartials: () => this.#fetcher.underWay,
     })
-    const contents = new ContentFetches({ inventory: this.#inventory, remote: this.#remote })
     this.#roots = new ModelRoots({ store: this.#store, roots: allowedModelRoots, home: homeDir })
     this.#fetcher = new Fetcher({
-      ...{ store: this.#store, watch: this.#watch, roots: this.#roots, contents },
+      ...{ store: this.#store, watch: this.#watch, roots: this.#roots, inventory: this.#inventory },
       ...{ remote: this.#remote, turns: this.#turns, headers: this.#headers, log, now, env, homeDir },
     })
     this.#pulls = new Pulls({ ensure: (request, how) => this.ensure(request, how), onChange, now })
@@ -211,7 +208,7 @@ export class Models {
   state(): ModelsState {
     const { problem } = this.#watch
     const fetches = this.#fetches.jobs.map(({ about, callers, news: progress }) => ({
-      ...{ model: about?.model ?? '', source: shownSource(about?.source ?? ''), callers },
+      ...{ model: about.model, source: shownSource(about.source), callers },
       ...(progress && { progress }),
     }))
     return {
@@ -282,26 +279,19 @@ export class Models {
   }
 
   /** Work that all callers of a key share. Rejects at once where the signal is aborted or the agent stops; the work then ends by itself. */
-  async #shared(
+  #shared(
     key: string,
     { name: model, source }: ModelRequest,
     { signal, onProgress = () => undefined }: EnsureOptions,
     work: (waiters: Waiters<Progress>) => Promise<LocalModel>,
   ): Promise<LocalModel> {
-    const leaving = AbortSignal.any([signal, this.#stopping.signal])
-    leaving.throwIfAborted()
-    const fetched = async (): Promise<LocalModel> => {
-      const { result, release } = await this.#fetches.join(key, {
-        about: { model, source },
-        // What failed, or was left, stays on the disk as a partial download.
-        work: (waiters) => work(waiters).finally(() => this.#inBackground(this.#inventory.limit())),
-        signal: leaving,
-        onNews: onProgress,
-      })
-      await release()
-      return result
-    }
-    return untilAborted(fetched(), leaving)
+    return this.#fetches.join(key, {
+      about: { model, source },
+      // What failed, or was left, stays on the disk as a partial download.
+      work: (waiters) => work(waiters).finally(() => this.#inBackground(this.#inventory.limit())),
+      signal: AbortSignal.any([signal, this.#stopping.signal]),
+      onNews: onProgress,
+    })
   }
 
   #wanted(request: ModelRequest): Wanted {

@@ -198,7 +198,7 @@ export class Remote implements AsyncDisposable {
   /** Brings one file here. Throws ModelError, or the signal's reason. */
   async download(
     request: FileRequest,
-    how: Pick<DownloadOptions, 'partialPath' | 'signal' | 'onStart' | 'onProgress'>,
+    how: Pick<DownloadOptions, 'partialPath' | 'model' | 'signal' | 'onStart' | 'onProgress'>,
   ): Promise<DownloadedFile> {
     const { log, now, stallMs, attempts } = this.#options
     this.limitBandwidth()

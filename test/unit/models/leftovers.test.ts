@@ -17,7 +17,7 @@ const GiB = 1024 ** 3
 const own = (path: string): string => join(world.store, '.metalbar', path)
 const key = (digit: string): string => `sha-${digit.repeat(64)}`
 const partials = async (): Promise<string[]> =>
-  (await readdir(own('partials'))).filter((name) => !/json(\.\d+)?$/.test(name))
+  (await readdir(own('partials'))).filter((name) => !/json(\.new)?$/.test(name))
 
 /** A file of that length that takes no room on the disk. */
 async function rest(path: string, sizeBytes: number, hoursOld: number, note: { path: string; content: object }) {
@@ -34,8 +34,11 @@ const age = (path: string, hours: number): Promise<void> =>
 
 const partial = (name: string, model: string, sizeBytes: number, hoursOld: number): Promise<void> =>
   rest(`partials/${name}`, sizeBytes, hoursOld, {
-    path: `partials/${name}.metalbar.note.json`,
-    content: { source: 'https://models.example/x.gguf', model },
+    path: `partials/${name}.json`,
+    content: {
+      ...{ version: 1, source: 'https://models.example/x.gguf', model, urlSha256: '0'.repeat(64) },
+      ...{ wanted: {}, remote: {}, segments: [] },
+    },
   })
 
 const removed = 'partial downloads removed, since they took too much of the disk'
@@ -64,8 +67,8 @@ test('a partial download that a service still wants is kept however old it is, a
   users = undefined
   await partial(key('a'), 'wanted', 4096, 9 * 24)
   await partial(key('b'), 'nobodys', 4096, 9 * 24)
-  await writeFile(own(`partials/${key('b')}.metalbar.note.json.271828`), '{"sour')
-  await age(`partials/${key('b')}.metalbar.note.json.271828`, 9 * 24)
+  await writeFile(own(`partials/${key('b')}.json.new`), '{"sour')
+  await age(`partials/${key('b')}.json.new`, 9 * 24)
   const life = world.restarted()
   life.start()
   await life.stop()
@@ -77,7 +80,7 @@ test('a partial download that a service still wants is kept however old it is, a
   await next.stop()
   expect([unknown, await readdir(own('partials')), await next.prune({ dryRun: true })]).toEqual([
     [key('a'), key('b')],
-    [key('a'), `${key('a')}.metalbar.note.json`],
+    [key('a'), `${key('a')}.json`],
     'There is nothing to prune: every model in the store is used by a service.',
   ])
 })

@@ -96,9 +96,10 @@ test('a caller that comes while a cancelled download is cleaned up gets a fresh 
   file.allow(100_000)
   await eventually(() => first.seen() === 100_000)
   first.leave()
+  const left = await first.done
   const second = caller('two')
   file.allow(100_000)
-  expect([await first.done, await second.done, file.requests.length]).toMatchObject([
+  expect([left, await second.done, file.requests.length]).toMatchObject([
     new Error('one left'),
     { sizeBytes: 200_000 },
     2,

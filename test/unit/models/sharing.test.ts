@@ -296,14 +296,13 @@ test('a checksum that a Model states gets nothing from the cache of the Hub that
   expect(await failure(models.ensure(wanted, staying()))).toMatchObject({ reason: 'ChecksumMismatch' })
 })
 
-test('who wants another format leaves a shared download at its first bytes, and the others get it', async () => {
+test('who wants another format of what is being downloaded waits for it and is refused, and the others get it', async () => {
   const file = world.server.serve('/x.bin', safetensors(200_000), { paced: true })
   const custom = world.models.ensure({ ...request(file.url, 'one'), format: 'custom' }, staying())
   await eventually(() => file.openResponses === 1)
   const early = failure(world.models.ensure(request(file.url, 'two'), staying()))
-  file.allow(100_000)
-  const failures = [await early, await failure(world.models.ensure(request(file.url, 'three'), staying()))]
   file.allow(200_000)
+  const failures = [await early, await failure(world.models.ensure(request(file.url, 'three'), staying()))]
   expect([failures, await custom, file.requests.length]).toMatchObject([
     [isMismatch, isMismatch],
     { sizeBytes: 200_000 },
@@ -509,39 +508,6 @@ test('while nobody knows which services there are, a complete model is not remov
     { '@/a/x.gguf': 'AAAAAAAA' },
     { removed: true, bytes: 4096 },
     {},
-  ])
-})
-
-test('what another model is downloading is not removed by the name of the model that began it', async () => {
-  await hub.addRepo('org/slow', { 'x.gguf': gguf('A', 5_000_000) })
-  hub.cdn.throttle = 100_000
-  const begin = (name: string) => {
-    const leaving = new AbortController()
-    const left = world.models.ensure(request('hf://org/slow', name), { signal: leaving.signal }).catch(() => undefined)
-    return async () => {
-      leaving.abort()
-      await left
-      await eventually(() => world.models.state().fetches.every(({ model }) => model !== name))
-    }
-  }
-  const both = () => world.models.state().fetches.filter(({ progress }) => (progress?.doneBytes ?? 0) >= 20_000)
-  const endOne = begin('one')
-  await eventually(() => both().length === 1)
-  const endTwo = begin('two')
-  await eventually(() => both().length === 2)
-  await endOne()
-  const partials = async () => (await world.models.view()).models.map(({ name, state }) => [name, state])
-  const kept = [await world.models.remove('one'), await partials()]
-  await endTwo()
-  expect([...kept, await world.models.remove('one'), await partials()]).toEqual([
-    {
-      removed: false,
-      message:
-        'The files of the model one in the store are being downloaded for another model: cancel that download first.',
-    },
-    [['one', 'partial']],
-    { removed: true, bytes: expect.any(Number) as number },
-    [],
   ])
 })
 

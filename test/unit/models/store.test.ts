@@ -103,13 +103,6 @@ test('a content that shares a file with an older one is put beside it, and stays
   expect(await filesBelow(world.store)).toEqual({ '@/tiny/1.gguf': 'CCCCCCCC', '@/tiny/2.gguf': 'BBBBBBBB' })
 })
 
-test('many can put the same bytes in one place at the same time, and leave nothing beside them', async () => {
-  await put('from.gguf', gguf('A'))
-  const [from, to] = [join(world.store, 'from.gguf'), join(world.store, 'to.gguf')]
-  await Promise.all(Array.from({ length: 20 }, () => sameBytes(from, to, anyRoom)))
-  expect(await filesBelow(world.store)).toEqual({ 'from.gguf': 'AAAAAAAA', 'to.gguf': 'AAAAAAAA' })
-})
-
 describe('different sources never share a file', () => {
   test('two namespaces with the same Model name, one after the other, and each keeps its own', async () => {
     const a = world.server.serve('/a/x.gguf', gguf('A')).url

@@ -39,6 +39,8 @@ export interface DownloadedFile {
 
 export interface DownloadOptions {
   readonly partialPath: string
+  /** The Model that wants it, for those who list partial downloads. */
+  readonly model?: string | undefined
   readonly signal: AbortSignal
   readonly log: Logger
   /** The file's first bytes (`magicLength`, or as many as it has), as soon as they are there and before more is stored. May abort the signal. */
@@ -112,7 +114,7 @@ export async function download(request: FileRequest, options: DownloadOptions): 
   signal.throwIfAborted()
   try {
     using progress = new ProgressReport(now, onProgress)
-    const partial = await PartialFile.open(partialPath, identityOf(request), log)
+    const partial = await PartialFile.open(partialPath, identityOf(request, options), log)
     const learned = { connections, ranges: true, changes: 0, answers: 0 }
     const job: Job = { request, options, shown: shownSource(request.url), partial, progress, learned }
     try {
@@ -473,7 +475,11 @@ class Attempt {
 const isPassing = (error: ModelError): boolean =>
   hasReason(error, ['Truncated', 'Stalled', 'ServerError', 'RateLimited', 'Unreachable'])
 
-const identityOf = ({ url, sizeBytes, sha256, etag }: FileRequest): Identity => ({
+const identityOf = (
+  { url, sizeBytes, sha256, etag }: FileRequest,
+  { model = '' }: Pick<DownloadOptions, 'model'>,
+): Identity => ({
+  ...{ source: shownSource(url), model },
   urlSha256: createHash('sha256').update(url.replace(/#.*$/s, '')).digest('hex'),
   wanted: { sizeBytes, sha256: sha256?.toLowerCase(), etag },
 })

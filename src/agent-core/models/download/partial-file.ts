@@ -16,6 +16,9 @@ const count = z.int().nonnegative()
 
 const recordSchema = z.object({
   version: z.literal(1),
+  /** For people: the address without credentials, and the Model that wanted the file last. */
+  source: z.string(),
+  model: z.string(),
   /** SHA-256 of the address as asked for: the address itself may hold a login. */
   urlSha256: digest,
   /** What the request said of the file. */
@@ -28,7 +31,7 @@ const recordSchema = z.object({
 type PartialRecord = z.infer<typeof recordSchema>
 
 /** Which file the partial file is part of. */
-export type Identity = Pick<PartialRecord, 'urlSha256' | 'wanted'>
+export type Identity = Pick<PartialRecord, 'source' | 'model' | 'urlSha256' | 'wanted'>
 
 /** What the server said of the file. */
 export type Remote = PartialRecord['remote']
@@ -149,7 +152,7 @@ export class PartialFile {
 
   async #resume(log: Logger): Promise<void> {
     const { size } = await this.#handle.stat()
-    const record = recordSchema.safeParse(parseJson((await readIfThere(recordPath(this.path))) ?? '')).data
+    const record = await readPartial(this.path)
     const why = record === undefined ? 'it has no readable record' : otherFile(record, this.#identity)
     if (record === undefined || why !== undefined) {
       if (size > 0) log.info('partial download cannot be continued', { path: this.path, why })
@@ -185,6 +188,11 @@ export class PartialFile {
     })
     return this.#recorded
   }
+}
+
+/** The record of a partial file; undefined where there is none that can be read. */
+export async function readPartial(partialPath: string): Promise<PartialRecord | undefined> {
+  return recordSchema.safeParse(parseJson((await readIfThere(recordPath(partialPath))) ?? '')).data
 }
 
 /** Removes a partial file with its record, or the record alone where the file was renamed. */

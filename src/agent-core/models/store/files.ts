@@ -1,18 +1,5 @@
 import { constants, type Dirent, type Stats } from 'node:fs'
-import {
-  access,
-  copyFile,
-  link,
-  lstat,
-  mkdir,
-  open,
-  readdir,
-  realpath,
-  rename,
-  rm,
-  stat,
-  statfs,
-} from 'node:fs/promises'
+import { access, copyFile, link, lstat, mkdir, open, readdir, realpath, stat, statfs } from 'node:fs/promises'
 import { dirname, sep } from 'node:path'
 import { formatBytes } from '../../../contract/format.ts'
 import { errorCode, ownFailure } from '../../util/error-code.ts'
@@ -82,37 +69,19 @@ export type WithRoom = (
   work: () => Promise<void>,
 ) => Promise<void>
 
-/** Gives the same bytes a second name, replacing what is there: by a hard link, else a clone, else a copy where there is room. */
+/** Gives the same bytes a second name, where nothing is: by a hard link, else a clone, else a copy where there is room. */
 export async function sameBytes(from: string, to: string, withRoom: WithRoom): Promise<void> {
-  // It is the same file, perhaps by a name that only some volumes tell apart.
-  if (comparable(from) === comparable(to)) return rename(from, to)
-  let beside = `${to}.metalbar.new`
-  while (beingMade.has(comparable(beside))) beside = `${beside}er`
-  beingMade.add(comparable(beside))
+  const file = await realpath(from)
   try {
-    await rm(beside, { force: true })
-    await linkOrCopy(from, beside, withRoom)
-    await rename(beside, to)
-  } finally {
-    // `rename` does nothing where both names are the same inode.
-    await rm(beside, { force: true }).finally(() => beingMade.delete(comparable(beside)))
-  }
-}
-
-/** Temporary names that this process uses now. They are predictable, so that the next copy replaces what a killed process left. */
-const beingMade = new Set<string>()
-
-async function linkOrCopy(from: string, to: string, withRoom: WithRoom): Promise<void> {
-  try {
-    await link(from, to)
+    await link(file, to)
   } catch (error) {
     if (!linkless.has(errorCode(error) ?? '')) throw error
-    const isClone = await copyFile(from, to, constants.COPYFILE_FICLONE_FORCE).then(
+    const isClone = await copyFile(file, to, constants.COPYFILE_FICLONE_FORCE).then(
       () => true,
       () => false,
     )
-    const { size: bytes } = await stat(from)
-    if (!isClone) await withRoom({ folder: dirname(to), bytes }, () => copyFile(from, to))
+    const { size: bytes } = await stat(file)
+    if (!isClone) await withRoom({ folder: dirname(to), bytes }, () => copyFile(file, to))
     await using copy = await open(to)
     await copy.sync()
   }

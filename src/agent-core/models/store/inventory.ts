@@ -1,13 +1,10 @@
-import { realpath, rm } from 'node:fs/promises'
+import { realpath } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import writeFileAtomic from 'write-file-atomic'
-import { z } from 'zod'
 import { formatBytes } from '../../../contract/format.ts'
 import type { StoredModelView } from '../../../contract/models.ts'
 import type { Logger } from '../../observability/logger.ts'
-import { parseJson, readIfThere, withoutUnfinished } from '../../util/files.ts'
 import { splitKey } from '../../util/object-key.ts'
-import { forgetPartial } from '../download/partial-file.ts'
+import { forgetPartial, readPartial } from '../download/partial-file.ts'
 import {
   comparable,
   entriesOf,
@@ -129,12 +126,7 @@ export class Inventory {
       return refused(`The model ${model} is used by ${[...using].sort().join(', ')}: delete or stop ${which} first.`)
     }
     if (fetching().has(model)) return refused(`The model ${model} is being downloaded: cancel that first.`)
-    const gone = await deleted(entries)
-    return gone.length > 0
-      ? { removed: true, bytes: sum(gone) }
-      : refused(
-          `The files of the model ${model} in the store are being downloaded for another model: cancel that download first.`,
-        )
+    return { removed: true, bytes: sum(await deleted(entries)) }
   }
 
   /** Puts down that a server was started with the model at `path`, and deletes what it replaced: see {@link dropOthers}. */
@@ -298,7 +290,7 @@ export class Inventory {
   /** One unfinished download of these `files`. `wanted`: models in use or being fetched; undefined before the cluster was read. */
   async #partial(path: string, files: readonly FoundFile[], wanted?: ReadonlySet<string>): Promise<Partial> {
     const { now } = this.#options
-    const { model = '', source = '' } = (await readNote(path)) ?? {}
+    const { model = '', source = '' } = (await readPartial(path)) ?? {}
     const changedAt = Math.max(...files.map((file) => file.changedAt))
     const ageMs = now() - changedAt
     const isWanted = wanted === undefined || this.#isActive(path) || wanted.has(model)
@@ -313,7 +305,7 @@ export class Inventory {
       remove: async () => {
         // A download may have continued it since it was listed.
         if (this.#isActive(path)) return false
-        await removeDownload(path)
+        await forgetPartial(path)
         return true
       },
     }
@@ -326,13 +318,9 @@ export class Inventory {
   async #partialFiles(): Promise<FoundFile[]> {
     const folder = this.#partialsPath
     const entries = await entriesOf(folder)
-    const names = await withoutUnfinished(
-      folder,
-      entries.map((entry) => entry.name),
-    )
-    const files = names
-      .filter((name) => partialKey.test(name))
-      .map(async (name) => {
+    const files = entries
+      .filter(({ name }) => partialKey.test(name))
+      .map(async ({ name }) => {
         const path = join(folder, name)
         const found = await lstatIfThere(path)
         return found?.isFile() === true ? [{ path, sizeBytes: found.size, changedAt: found.mtimeMs }] : []
@@ -348,36 +336,8 @@ interface FoundFile {
   readonly changedAt: number
 }
 
-/** A file beside every partial download, for those who list the partial downloads. */
-const partialNote = z.object({
-  /** Without credentials. */
-  source: z.string(),
-  model: z.string(),
-  sizeBytes: z.number().optional(),
-  /** Set when it is complete and verified, but not yet moved to its place. */
-  complete: z.object({ sizeBytes: z.number(), sha256: z.string(), etag: z.string().optional() }).optional(),
-})
-type PartialNote = z.infer<typeof partialNote>
-
 /** How a partial download and all that lies beside it begin. */
 const partialKey = /^(?:sha|url)-[0-9a-f]{64}/
-export const noteSuffix = '.metalbar.note.json'
-
-export async function readNote(path: string): Promise<PartialNote | undefined> {
-  const text = await readIfThere(`${path}${noteSuffix}`, maxNoteBytes)
-  return partialNote.safeParse(parseJson(text ?? '')).data
-}
-
-export const writeNote = (path: string, note: PartialNote): Promise<void> =>
-  writeFileAtomic(`${path}${noteSuffix}`, `${JSON.stringify(note)}\n`)
-
-/** The bytes and all records beside them. */
-export async function removeDownload(path: string): Promise<void> {
-  await forgetPartial(path)
-  await rm(`${path}${noteSuffix}`, { force: true })
-}
-
-const maxNoteBytes = 64 * 1024
 
 /** The partial download that a file belongs to, by its name. */
 const downloadOf = (path: string): string => join(dirname(path), partialKey.exec(basename(path))?.[0] ?? '')

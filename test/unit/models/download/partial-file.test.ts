@@ -7,7 +7,8 @@ import { silentLog } from '../../../support/silent-log.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const MiB = 1024 * 1024
-const identity: Identity = { urlSha256: 'a'.repeat(64), wanted: { sha256: 'b'.repeat(64) } }
+const named = { source: 'https://host/x', model: 'm' }
+const identity: Identity = { ...named, urlSha256: 'a'.repeat(64), wanted: { sha256: 'b'.repeat(64) } }
 
 let folder: Awaited<ReturnType<typeof temporaryFolder>>
 let path: string
