@@ -107,6 +107,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
     onProbe: (key, seconds) => metrics.observe('health_check_duration_seconds', seconds, splitKey(key)),
     onCounters: (...reading) => figures.note(...reading),
     daemons: (name, address) => daemonAt(name, address, daemons.homeOf(name)),
+    atGateway: async (key) => last.gateway?.inFlight(key),
   })
   servers.onChange(startMetricsFeed(metrics))
   const dialects = new Dialects()

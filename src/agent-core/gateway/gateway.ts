@@ -186,6 +186,13 @@ export class Gateway implements AsyncDisposable {
     return counts[0] && sumOf([...counts, ...this.#countedBefore].filter((one) => one !== undefined))
   }
 
+  /** How many requests for a service it works at, whatever door they came by; undefined where it does not say. */
+  async inFlight(key: string): Promise<number | undefined> {
+    const counts = await this.counts()
+    const service = counts?.services.find((one) => refKey(one) === key)
+    return counts && (service ? service.waiting + service.streaming : 0)
+  }
+
   /** Asks the gateway to report requests in flight ({@link openOf}) while a menu or window shows them. */
   watch(isOn: boolean): void {
     if (isOn === this.#isWatched) return

@@ -1,7 +1,9 @@
 import type { PortHolder, Workplace } from './platform.ts'
 
-/** From `lsof -Fpgcn`: one field a line, its letter first; every process opens with `p`, and has a name such as `*:8080` for each socket. */
-export function parseLsof(text: string): (PortHolder & { pid: number; groupId: number; names: string[] })[] {
+/** From `lsof -Fpgcnu`: one field a line, its letter first; every process opens with `p`, and has a name such as `*:8080` for each socket. */
+export function parseLsof(
+  text: string,
+): (PortHolder & { pid: number; groupId: number; userId: number; names: string[] })[] {
   return text
     .split(/^p/m)
     .slice(1)
@@ -10,7 +12,8 @@ export function parseLsof(text: string): (PortHolder & { pid: number; groupId: n
       const value = (letter: string) => fields.find((field) => field.startsWith(letter))?.slice(1)
       const command = decoded(value('c'))
       const names = fields.filter((field) => field.startsWith('n')).map((field) => field.slice(1))
-      return { pid: Number(pid), groupId: Number(value('g')), names, ...(command === undefined ? {} : { command }) }
+      const [groupId, userId] = [Number(value('g')), Number(value('u'))]
+      return { pid: Number(pid), groupId, userId, names, ...(command === undefined ? {} : { command }) }
     })
 }
 

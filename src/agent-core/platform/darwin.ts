@@ -227,22 +227,31 @@ export class DarwinPlatform implements Platform {
     return loginSessionIn(stdout, process.geteuid?.())
   }
 
-  /** Processes of other users are invisible to lsof: a port without a visible holder is not ours either. */
-  async portListeners(port: number, groupId: number, host = '0.0.0.0'): Promise<PortListeners> {
-    const { stdout } = await this.#run(darwinCommands.lsof, ['-nP', `-iTCP:${port}`, '-sTCP:LISTEN', '-Fpgcn'])
-    const listeners = parseLsof(stdout).filter(
-      ({ names }) =>
-        host === '0.0.0.0' ||
-        host === '::' ||
-        names.length === 0 ||
-        names.some((name) => name.startsWith('*:') || name.startsWith(`${inUrl(host)}:`)),
-    )
+  /** Processes of other users are invisible to lsof, unless root asks: a port without a visible holder is not ours either. */
+  async portListeners(port: number, groupId: number, host?: string): Promise<PortListeners> {
+    const listeners = await this.#listeners(port, host)
     return {
       ours: listeners.filter((listener) => listener.groupId === groupId).map(({ pid }) => pid),
       others: listeners
         .filter((listener) => listener.groupId !== groupId)
         .map(({ pid, command }) => (command === undefined ? { pid } : { pid, command })),
     }
+  }
+
+  async isListenerOwn(port: number, host: string): Promise<boolean> {
+    const listeners = await this.#listeners(port, host)
+    return listeners.length > 0 && listeners.every(({ userId }) => userId === process.geteuid?.())
+  }
+
+  async #listeners(port: number, host = '0.0.0.0') {
+    const { stdout } = await this.#run(darwinCommands.lsof, ['-nP', `-iTCP:${port}`, '-sTCP:LISTEN', '-Fpgcnu'])
+    return parseLsof(stdout).filter(
+      ({ names }) =>
+        host === '0.0.0.0' ||
+        host === '::' ||
+        names.length === 0 ||
+        names.some((name) => name.startsWith('*:') || name.startsWith(`${inUrl(host)}:`)),
+    )
   }
 
   /** Not lsof: that takes ten times as long, and does not see what the server has not accepted yet. */

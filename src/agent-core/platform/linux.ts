@@ -24,6 +24,7 @@ import {
   isGone,
   isSuspended,
   parseCommandLine,
+  parseListeningUsers,
   parseMeminfo,
   parsePeers,
   parsePressure,
@@ -175,6 +176,11 @@ export class LinuxPlatform implements Platform {
     const ours = leader.found.size === inodes.size ? leader : await heldBy(groupPids(groupId), inodes)
     const foreign = new Set([...inodes].filter((inode) => !ours.found.has(inode)))
     return { ours: ours.pids, others: foreign.size === 0 ? [] : await holdersOf(foreign) }
+  }
+
+  async isListenerOwn(port: number, host: string): Promise<boolean | undefined> {
+    const users = (await tcpTables()).flatMap((table) => parseListeningUsers(table, port, host))
+    return users.length === 0 ? undefined : users.every((user) => user === process.geteuid?.())
   }
 
   async establishedConnections(port: number): Promise<number> {

@@ -126,6 +126,8 @@ export interface Platform {
   loginSession(): Promise<string | undefined>
   /** `host`: only those that may get what is sent to this address; absent or 0.0.0.0 = all. */
   portListeners(port: number, groupId: number, host?: string): Promise<PortListeners>
+  /** Whether all that get what is sent to that port of this address of this host are this user's; undefined where certainly nobody listens. */
+  isListenerOwn(port: number, host: string): Promise<boolean | undefined>
   /** TCP connections to this port of this host that are open at both ends, from any address and of any process. */
   establishedConnections(port: number): Promise<number>
   /** The addresses that have a connection to each of these ports of this host, or had one that this host closed a moment ago; IPv4. */

@@ -83,9 +83,14 @@ const timeWaitState = '06'
 
 /** Inodes of the sockets that listen on `port`, from /proc/net/tcp or tcp6; `host`: only of those that get what is sent there. */
 export const parseListeningInodes = (text: string, port: number, host = '0.0.0.0'): string[] =>
-  socketsOn(text, port, listenState)
-    .filter(([, local = '']) => listensAt(local.split(':', 1)[0] ?? '', host))
-    .flatMap((fields) => fields[9] ?? [])
+  listenersOn(text, port, host).flatMap((fields) => fields[9] ?? [])
+
+/** The numbers of the users whose they are. */
+export const parseListeningUsers = (text: string, port: number, host: string): number[] =>
+  listenersOn(text, port, host).map((fields) => Number(fields[7]))
+
+const listenersOn = (text: string, port: number, host: string) =>
+  socketsOn(text, port, listenState).filter(([, local = '']) => listensAt(local.split(':', 1)[0] ?? '', host))
 
 /** `address`: hexadecimal, each four bytes as a number of this machine, which counts from the lowest. */
 function listensAt(address: string, host: string): boolean {

@@ -3,7 +3,7 @@ import type { DaemonStartSetting, ProgramSetting } from '../../contract/settings
 import { adoptServers } from '../servers/adoption.ts'
 import { DaemonError, type DaemonRuntimeName, daemonRuntimes } from '../servers/daemon.ts'
 import { type GeneralRules, launchEnvironment, type ServerLaunch } from '../servers/launch.ts'
-import { daemonHome, daemonsFolder, Ledger, ledgersIn } from '../servers/ledger.ts'
+import { daemonHome, daemonsFolder, digestOf, Ledger, ledgersIn } from '../servers/ledger.ts'
 import { loopback } from '../servers/listening.ts'
 import { isOver, type ServerState } from '../servers/server-state.ts'
 import { Servers, type ServersOptions } from '../servers/servers.ts'
@@ -187,10 +187,12 @@ class Keeper {
   get whyAbsent(): AbsentDaemon | undefined {
     const { product } = this.#runtime
     const { flag } = this.#runtime.start.setting
-    if (this.#isWanted)
-      return { isLeaving: false, message: this.#problem ?? `${product} is being started here (${flag}).` }
-    return this.#isLeaving
-      ? { isLeaving: true, message: `${product} is being stopped: ${flag} was switched off.` }
+    if (this.#isLeaving) {
+      const why = this.#isWanted ? 'to start it with other settings' : `${flag} was switched off`
+      return { isLeaving: true, message: `${product} is being stopped: ${why}.` }
+    }
+    return this.#isWanted
+      ? { isLeaving: false, message: this.#problem ?? `${product} is being started here (${flag}).` }
       : undefined
   }
 
@@ -246,12 +248,9 @@ class Keeper {
   async #look(): Promise<number | undefined> {
     const state = this.#servers.get(this.key)
     const runs = state !== undefined && !isOver(state)
-    if (!this.#isWanted) {
-      this.#tell(undefined)
-      if (runs) await this.#leave()
-      return undefined
-    }
-    if (runs) return undefined
+    if (!this.#isWanted) this.#tell(undefined)
+    if (runs && (!this.#isWanted || !(await this.#isAsWanted()))) await this.#leave()
+    if (runs || !this.#isWanted) return undefined
     const waitMs = (this.#servers.backOff(this.key)?.retryAt ?? 0) - steadyNow()
     if (waitMs > 0) {
       this.#tell(failureIn(state))
@@ -270,8 +269,9 @@ class Keeper {
       return this.#lookEveryMs
     }
     this.#tell(failureIn(state))
-    const launch = await this.#launch(program.path, port)
-    if (!this.#isOver) this.#servers.start(this.key, launch)
+    await mkdir(this.#home, { recursive: true, mode: 0o700 })
+    await this.#runtime.start.prepare?.(this.#home)
+    if (!this.#isOver) this.#servers.start(this.key, this.#launch(program.path, port))
     return undefined
   }
 
@@ -293,15 +293,21 @@ class Keeper {
     return findExecutable(program, { given, system: platform.name, path: env['PATH'] })
   }
 
-  async #launch(executable: string, port: number): Promise<ServerLaunch> {
-    const { stateDir, env, settings } = this.#options
-    const home = daemonHome(stateDir, this.#runtime.name)
-    await mkdir(home, { recursive: true, mode: 0o700 })
-    await this.#runtime.start.prepare?.(home)
-    const { argv, environment } = this.#runtime.start.command({ host: loopback, port, home, env })
+  /** What runs is compared with what is wanted now, by program, port, flags and environment. Where no program is found what runs is left. */
+  async #isAsWanted(): Promise<boolean> {
+    const { settings } = this.#options
+    const program = await this.#program()
+    if (program.kind === 'missing') return true
+    return this.#launch(program.path, settings()[this.#runtime.port]).digest === this.#servers.digestOf(this.key)
+  }
+
+  #launch(executable: string, port: number): ServerLaunch {
+    const { env, settings } = this.#options
+    const { argv, environment } = this.#runtime.start.command({ host: loopback, port, home: this.#home, env })
     return {
       ...rulesOf(this.#runtime, settings()),
-      ...{ uid: '', digest: '', runtime: this.#runtime.name, executable },
+      ...{ uid: '', digest: digestOf(JSON.stringify([executable, argv, environment])) },
+      ...{ runtime: this.#runtime.name, executable },
       argv: () => [...argv],
       env: launchEnvironment(environment, env),
       host: loopback,
@@ -315,8 +321,8 @@ class Keeper {
     const { log, drain, onChange } = this.#options
     try {
       await drain(this.#runtime.name)
-      // A person may have switched it on again meanwhile.
-      if (this.#isWanted || this.#isOver) return
+      // A person may have set it back meanwhile.
+      if ((this.#isWanted && (await this.#isAsWanted())) || this.#isOver) return
       const report = await this.#servers.stop(this.key, { drainMs: 0 })
       if (!report.stopped) log.warn('a daemon did not end', { runtime: this.#runtime.name, reason: report.message })
     } catch (error) {
@@ -333,6 +339,10 @@ class Keeper {
     if (problem !== undefined)
       this.#options.log.warn('a daemon is not started', { runtime: this.#runtime.name, problem })
     this.#options.onChange(this.#runtime.name)
+  }
+
+  get #home(): string {
+    return daemonHome(this.#options.stateDir, this.#runtime.name)
   }
 
   get #isWanted(): boolean {

@@ -1,8 +1,10 @@
 import { createReadStream } from 'node:fs'
 import { request, type IncomingMessage } from 'node:http'
+import { connect, type Socket } from 'node:net'
 import { pipeline } from 'node:stream/promises'
 import type { z } from 'zod'
 import { sentence } from '../../contract/clean-text.ts'
+import { hostPlatform } from '../platform/host.ts'
 import { errorCode, ownFailure } from '../util/error-code.ts'
 import { parseJson } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
@@ -10,8 +12,8 @@ import { DaemonError, type DaemonAddress } from './daemon.ts'
 
 /** The time limit of a question that a daemon answers at once, however busy it is. */
 export const answerWithinMs = 2_000
-/** A list of thousands of models; beyond that it is another program. */
-const maxAnswerBytes = 8 * 1024 * 1024
+/** A list of hundreds of models, which is read in one turn. */
+const maxAnswerBytes = 256 * 1024
 const maxLineBytes = 64 * 1024
 const maxSaidBytes = 500
 
@@ -77,6 +79,8 @@ export class DaemonHttp {
       return await exchange(address, question, limit ? AbortSignal.any([signal, limit]) : signal)
     } catch (error) {
       if (error instanceof DaemonError) throw error
+      if (error instanceof ForeignListener)
+        throw new DaemonError('foreign', this.#instead('belongs to another user, and is asked nothing'))
       if (limit?.aborted === true || signal.aborted) {
         throw new DaemonError('silent', `${this.title} does not answer.`, { cause: error })
       }
@@ -102,11 +106,12 @@ export class DaemonHttp {
   }
 
   stranger(path: string, status: number): DaemonError {
+    return new DaemonError('stranger', this.#instead(`is not ${this.#options.product} (${path}: status ${status})`))
+  }
+
+  #instead(what: string): string {
     const { address, product, flag } = this.#options
-    return new DaemonError(
-      'stranger',
-      `What answers at ${address.host}:${address.port} is not ${product} (${path}: status ${status}): stop that program, or give the port of ${product} with ${flag}.`,
-    )
+    return `What answers at ${address.host}:${address.port} ${what}: stop that program, or give the port of ${product} with ${flag}.`
   }
 }
 
@@ -122,12 +127,20 @@ function exchange({ host, port }: DaemonAddress, question: Question, signal: Abo
   const content =
     text === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }
   return new Promise((resolve, reject) => {
+    let isAnswered = false
     const asked = request({
-      ...{ host, port, method, path, signal, agent: false },
+      ...{ host, port, method, path, signal },
+      createConnection: (_, done) => {
+        const socket = connectOwn({ host, port }, signal, done)
+        // A connection that ends before the request has it tells the request nothing; what an error says comes first.
+        socket.once('close', () => setImmediate(() => isAnswered || reject(hungUp())))
+        return undefined
+      },
       headers: { ...headers, ...content },
     })
     asked.once('error', reject)
     asked.once('response', (answer) => {
+      isAnswered = true
       const reading = answer.statusCode === 200 && onLine ? linesOf(answer, onLine) : jsonOf(answer)
       reading.then(
         (said) => resolve({ status: answer.statusCode ?? 0, said, cookies: answer.headers['set-cookie'] }),
@@ -137,6 +150,33 @@ function exchange({ host, port }: DaemonAddress, question: Question, signal: Abo
     if (file === undefined) asked.end(text)
     else void pipeline(createReadStream(file, { highWaterMark: 1024 * 1024 }), asked).catch(reject)
   })
+}
+
+class ForeignListener extends Error {}
+const hungUp = () => new Error('socket hang up')
+
+const platform = hostPlatform()
+
+/** A connection to a program of this user: every user of a machine may listen at its loopback address, also where a daemon was a moment ago. */
+function connectOwn(
+  { host, port }: DaemonAddress,
+  signal: AbortSignal,
+  done: (error: Error | null, socket: Socket) => void,
+): Socket {
+  const socket = connect({ host, port, signal })
+  const fail = (error: Error) => {
+    done(error, socket)
+    socket.destroy()
+  }
+  socket.once('error', fail)
+  socket.once('connect', () => {
+    const asked = platform.isListenerOwn(port, host)
+    asked.then((isOwn) => {
+      if (isOwn === true) done(null, socket)
+      else fail(isOwn === false ? new ForeignListener() : hungUp())
+    }, fail)
+  })
+  return socket
 }
 
 async function jsonOf(answer: IncomingMessage): Promise<unknown> {

@@ -61,9 +61,9 @@ export interface Daemon {
 
 /**
  * `absent`: nobody listens. `silent`: it does not answer in time. `stranger`: another program answers. `failed`: it says so itself, or breaks the
- * connection. `notAsked`: this process could not ask, which says nothing of the daemon.
+ * connection. `foreign`: another user's program listens there, and was sent nothing. `notAsked`: this process could not ask, which says nothing of the daemon.
  */
-export type DaemonTrouble = 'absent' | 'silent' | 'stranger' | 'failed' | 'notAsked'
+export type DaemonTrouble = 'absent' | 'silent' | 'stranger' | 'foreign' | 'failed' | 'notAsked'
 
 /** One sentence. */
 export class DaemonError extends Error {

@@ -19,6 +19,8 @@ export interface ModelSurroundings {
   readonly daemon: Daemon
   /** Names that other servers of this agent need in the daemon's memory. */
   readonly neededByOthers: () => ReadonlySet<string>
+  /** Its requests in flight at the gateway, through which all of them come that are for the service; undefined where it does not say. */
+  readonly atGateway: () => Promise<number | undefined>
 }
 
 interface ModelDriverOptions extends ModelSurroundings {
@@ -298,7 +300,7 @@ export class ModelDriver implements Driver {
   #isElsewhere(error: unknown, mostStrangers: number): boolean {
     if (!(error instanceof DaemonError)) return false
     this.#strangers = error.trouble === 'stranger' ? this.#strangers + 1 : 0
-    return error.trouble === 'absent' || this.#strangers >= mostStrangers
+    return error.trouble === 'absent' || error.trouble === 'foreign' || this.#strangers >= mostStrangers
   }
 
   #end(why: string | undefined): void {
@@ -324,13 +326,14 @@ export class ModelDriver implements Driver {
     }
   }
 
-  /** A daemon tells when a model was used last, and at most of all its models together how many requests it has. */
+  /** A daemon tells when a model was used last, and at most of all its models together how many requests it has; the gateway knows its own. */
   async #activity(timeLimitMs: number, signal: AbortSignal | undefined): Promise<Activity> {
     const limited = signal ? limitedBy(timeLimitMs, signal) : AbortSignal.timeout(timeLimitMs)
     try {
       const memory = await this.#look(limited)
-      const requests = await this.#options.daemon.requests?.(limited)
-      return { kind: 'untold', work: memory?.used ?? 0, ...(requests !== undefined && { requests }) }
+      const counts = await Promise.all([this.#options.daemon.requests?.(limited), this.#options.atGateway()])
+      const requests = Math.max(0, ...counts.filter((count) => count !== undefined))
+      return { kind: 'untold', work: memory?.used ?? 0, requests }
     } catch (error) {
       const { kind } = answerOf(error)
       return { kind: kind === 'cannotAsk' ? kind : 'silent' }

@@ -44,6 +44,8 @@ export interface ServersOptions {
   readonly liveness?: LivenessTimings
   readonly protocols?: Readonly<Record<ServerRuntime, ServerProtocol>>
   readonly daemons?: (runtime: DaemonRuntimeName, address: DaemonAddress) => Daemon
+  /** Requests in flight that the gateway forwards for a service; undefined where it does not say. */
+  readonly atGateway?: (key: string) => Promise<number | undefined>
   /** See {@link Ports}. */
   readonly published?: (key: string) => PublishedPorts
   /** Told of every health check of a server that was ready. */
@@ -73,6 +75,7 @@ export class Servers implements AsyncDisposable {
       liveness: livenessTimings,
       protocols: serverProtocols,
       daemons: (runtime, address) => daemonAt(runtime, address),
+      atGateway: () => Promise.resolve(undefined),
       published: () => nothingPublished,
       onProbe: () => {},
       onCounters: () => {},

@@ -49,6 +49,7 @@ export interface ServiceServerOptions extends Pick<
   readonly exits: ExitWatch
   readonly random: () => number
   readonly daemons: (runtime: DaemonRuntimeName, address: DaemonAddress) => Daemon
+  readonly atGateway: (key: string) => Promise<number | undefined>
   /** Engines that all servers of this agent need, but `but`. */
   readonly enginesBut: (but: Server) => readonly DaemonEngine[]
   readonly onCounters: (server: CountedServer, reading: CountersReading) => void
@@ -198,7 +199,9 @@ export class ServiceServer {
     if (!name) throw new TypeError(`${runtime} is no daemon.`)
     const daemon = this.#options.daemons(name, engine)
     const needed = () => others().filter((one) => one.host === host && one.port === port)
-    return { daemon, neededByOthers: () => new Set(needed().map(({ model }) => daemon.canonical(model))) }
+    const { key, atGateway } = this.#options
+    const neededByOthers = () => new Set(needed().map(({ model }) => daemon.canonical(model)))
+    return { daemon, neededByOthers, atGateway: () => atGateway(key) }
   }
 
   #changed(server: Server, state: ServerState): void {

@@ -18,7 +18,7 @@ function mac(answers: Record<string, string | CommandResult>) {
 }
 
 const psAll = '/bin/ps -axww -o pid=,pgid=,stat=,rss=,time=,lstart=,command='
-const lsofOn52011 = '/usr/sbin/lsof -nP -iTCP:52011 -sTCP:LISTEN -Fpgcn'
+const lsofOn52011 = '/usr/sbin/lsof -nP -iTCP:52011 -sTCP:LISTEN -Fpgcnu'
 const displays = '/usr/sbin/system_profiler SPDisplaysDataType -json'
 const isArm = '/usr/sbin/sysctl -n hw.optional.arm64'
 
@@ -178,6 +178,15 @@ describe('processes on macOS', () => {
       ours: [934],
       others: [{ pid: 411, command: 'ControlCenter' }],
     })
+  })
+
+  test('a port is our own where all who listen there are seen, and are this user', async () => {
+    const listener = (user: number) => `p${user}\ng1\nu${user}\ncollama\nf12\nn127.0.0.1:52011\n`
+    const own = process.geteuid?.() ?? 0
+    const isOwn = (stdout: string) => mac({ [lsofOn52011]: { exitCode: 0, stdout } }).isListenerOwn(52_011, '127.0.0.1')
+    expect([await isOwn(listener(own)), await isOwn(listener(own) + listener(own + 1)), await isOwn('')]).toEqual([
+      ...[true, false, false],
+    ])
   })
 
   test('of the listeners, only who gets what is sent to an address counts, where one is named', async () => {

@@ -53,8 +53,8 @@ async function machine({
     agents.push(daemons)
     return daemons
   }
-  const listener = async () => (await platform.portListeners(port, -1)).others[0]?.pid
-  const found = (daemons: StartedDaemons) => findDaemon(runtimes.ollama, port, daemons)
+  const listener = async (at = settings.ollamaPort) => (await platform.portListeners(at, -1)).others[0]?.pid
+  const found = (daemons: StartedDaemons) => findDaemon(runtimes.ollama, settings.ollamaPort, daemons)
   /** The process that answers, once another than `but` does. */
   const answering = (daemons: StartedDaemons, but?: number) =>
     eventually(async () => {
@@ -88,6 +88,20 @@ test('one that a person runs is used and never ended; once it is gone one is sta
   await begin(next)
   await theirs.stop()
   expect(await there.answering(next, pid)).not.toBe(pid)
+})
+
+test('one that an earlier agent started at another port ends after its models, and is started where it is wanted now', async () => {
+  await using there = await machine()
+  const first = there.agent()
+  await begin(first)
+  const pid = await there.answering(first)
+  await first.letGo()
+  const next = there.agent()
+  const before = there.settings.ollamaPort
+  there.settings.ollamaPort = await freePort()
+  await begin(next)
+  expect(await there.answering(next)).not.toBe(pid)
+  expect([await there.listener(before), there.drained.length]).toEqual([undefined, 1])
 })
 
 test('nothing is loaded into one that is being ended', async () => {

@@ -314,6 +314,17 @@ describe('what answers where Ollama should', () => {
     expect([room.servers.get('a/b')?.kind, sample.changes]).toEqual(['ready', []])
   })
 
+  test('that counts no requests keeps a model for those that the gateway forwards to it', async () => {
+    let atGateway = 1
+    await using there = await serving({ ...hurried, atGateway: () => Promise.resolve(atGateway) })
+    const { sample, room } = there
+    const stopped = room.servers.stop('a/b')
+    await room.reached('stopping', { where: ({ drain }) => drain?.requestsInFlight === 1 })
+    expect(sample.changes).toEqual([])
+    atGateway = 0
+    expect([await stopped, sample.loaded]).toEqual([{ stopped: true }, []])
+  })
+
   test('that hangs while a model is to leave it holds what nobody knows, until it answers: the model is counted so long', async () => {
     await using there = await serving()
     const { sample, room } = there

@@ -1,11 +1,14 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { findDaemon } from '../../../src/agent-core/runtimes/installed.ts'
 import { runtimes } from '../../../src/agent-core/runtimes/runtimes.ts'
 import { defaultOmlxPort, Omlx, omlxBasePath } from '../../../src/agent-core/servers/omlx.ts'
 import { eventually } from '../../support/eventually.ts'
+import { freePort } from '../../support/free-port.ts'
 import { writeMlxModel } from '../../support/mlx-writer.ts'
 import { OmlxOfPerson } from '../../support/omlx.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -313,6 +316,21 @@ describe('what answers where oMLX should', () => {
     const silent = { onStep: () => undefined, onLoad: () => undefined }
     expect(await omlx.hold(content, { signal, needed: () => new Set(), ...silent })).toBe('apples')
     expect([asked, await omlx.requests(signal)]).toEqual([2, 5])
+  })
+
+  test.runIf(process.geteuid?.() === 0)('is sent nothing where it is another user, who is told of', async () => {
+    const port = await freePort()
+    const heard = `require('http').createServer((q, r) => console.log('asked')).listen(${port}, '127.0.0.1', () => console.log('there'))`
+    const nobody = spawn(process.execPath, ['-e', heard], { uid: 65_534, stdio: ['ignore', 'pipe', 'inherit'] })
+    onTestFinished(() => void nobody.kill('SIGKILL'))
+    let said = ''
+    nobody.stdout.on('data', (text: Buffer) => (said += text.toString()))
+    await once(nobody.stdout, 'data')
+    const found = await findDaemon(runtimes.omlx, port)
+    expect([found.kind === 'missing' && found.message, said]).toEqual([
+      `What answers at 127.0.0.1:${port} belongs to another user, and is asked nothing: stop that program, or give the port of oMLX with --omlx-port.`,
+      'there\n',
+    ])
   })
 
   test('is shown no key of oMLX', async () => {
