@@ -65,7 +65,7 @@ export class ModelDriver implements Driver {
   /** Who sends requests there is told of another one. */
   #toldKey: string | undefined
   #holding: Promise<void> | undefined
-  #held: 'loading' | 'loaded' | 'failed' = 'loading'
+  #isHeld = false
   /** Why it is over or could not be loaded; what the daemon's last trouble was. */
   #why: string | undefined
   #lastTrouble = ''
@@ -120,8 +120,7 @@ export class ModelDriver implements Driver {
     if (!content) return this.health(port, timeLimitMs, signal)
     if (this.#holding) await Promise.race([this.#holding, pause(timeLimitMs, signal)])
     this.#holding ??= this.#hold(content, signal)
-    if (this.#held === 'failed') return { kind: 'answered', status: 500 }
-    if (this.#held === 'loaded') return this.health(port, timeLimitMs, signal)
+    if (this.#isHeld) return this.health(port, timeLimitMs, signal)
     return this.#ask(timeLimitMs, signal, async (limited) => {
       await daemon.version(limited)
       return { kind: 'answered', status: 503 }
@@ -234,22 +233,12 @@ export class ModelDriver implements Driver {
       await this.#note(
         `It is loaded: ${formatBytes(memory.bytes)} in memory, after ${formatSpan(performance.now() - begun)}`,
       )
-      this.#held = 'loaded'
+      this.#isHeld = true
     } catch (error) {
       if (signal.aborted) return
       this.#why = error instanceof DaemonError ? error.message : `The model could not be loaded: ${messageOf(error)}`
-      const isOut = this.#isElsewhere(error, 1) || !this.#isAsked || (await this.#isOut(signal))
-      if (isOut) this.#end(this.#why)
-      this.#held = 'failed'
-    }
-  }
-
-  /** Whether what was to be loaded is seen not to be in memory for this service alone. */
-  async #isOut(signal: AbortSignal): Promise<boolean> {
-    try {
-      return (await this.#look(signal)) === undefined || this.#isShared
-    } catch (error) {
-      return this.#isElsewhere(error, 1)
+      if (this.#isElsewhere(error) || !this.#isAsked) this.#end(this.#why)
+      else this.signalNow()
     }
   }
 
@@ -278,7 +267,7 @@ export class ModelDriver implements Driver {
         }
       } catch (error) {
         if (signal.aborted) return
-        if (this.#isElsewhere(error, this.#options.liveness.hungMisses)) {
+        if (this.#isElsewhere(error)) {
           this.#end(this.#why)
           return
         }
@@ -297,10 +286,12 @@ export class ModelDriver implements Driver {
   }
 
   /** Whether nobody listens there any longer, or another program answered so many questions in a row: what the daemon held is gone with it. */
-  #isElsewhere(error: unknown, mostStrangers: number): boolean {
+  #isElsewhere(error: unknown): boolean {
     if (!(error instanceof DaemonError)) return false
     this.#strangers = error.trouble === 'stranger' ? this.#strangers + 1 : 0
-    return error.trouble === 'absent' || error.trouble === 'foreign' || this.#strangers >= mostStrangers
+    return (
+      error.trouble === 'absent' || error.trouble === 'foreign' || this.#strangers >= this.#options.liveness.hungMisses
+    )
   }
 
   #end(why: string | undefined): void {
@@ -320,7 +311,7 @@ export class ModelDriver implements Driver {
     } catch (error) {
       if (!signal.aborted) {
         this.#lastTrouble = messageOf(error)
-        if (this.#isElsewhere(error, this.#options.liveness.hungMisses)) this.#end(this.#lastTrouble)
+        if (this.#isElsewhere(error)) this.#end(this.#lastTrouble)
       }
       return answerOf(error)
     }

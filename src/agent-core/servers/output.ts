@@ -58,20 +58,17 @@ export interface ReadableOutput {
   read(cursor: OutputCursor, maxBytes: number): Promise<OutputBytes | undefined>
 }
 
-export interface OutputLimits {
-  /** The size of each file; that which a server writes to may grow beyond it between two looks. */
-  readonly bytes: number
-  /** How many files of older output are kept, those of the previous run included. */
-  readonly count: number
-}
-
-/** 80 MB for each service: days of a busy server's output, and never the disk. */
-export const usualOutputLimits: OutputLimits = { bytes: 20 * 1024 ** 2, count: 3 }
+/**
+ * The size of each file of output, of which a run has two at most; that which a server writes to may grow beyond it between two looks. With the
+ * run before, 80 MB for each service: days of a busy server's output, and never the disk.
+ */
+export const usualOutputBytes = 20 * 1024 ** 2
 
 export interface ServiceOutputOptions {
   readonly key: string
   readonly folders: ServerFolders
-  readonly limits: OutputLimits
+  /** See {@link usualOutputBytes}. */
+  readonly limitBytes: number
   readonly log: Logger
   readonly now: () => number
   /** The run of the newest server; undefined where none is known. */
@@ -113,9 +110,8 @@ export class ServiceOutput implements ReadableOutput {
 
   /** The same object for the same run. */
   run({ name, logFile: file }: RunFolder): RunOutput {
-    const { limits, log } = this.#options
-    const known = this.#runs.get(name)
-    const run = known ?? new RunOutput({ file, limits, log, turns: this.#turns, files: () => this.#files() })
+    const { limitBytes, log } = this.#options
+    const run = this.#runs.get(name) ?? new RunOutput({ file, limitBytes, log, turns: this.#turns })
     this.#runs.set(name, run)
     return run
   }
@@ -155,14 +151,13 @@ export class ServiceOutput implements ReadableOutput {
   }
 
   async #begin(): Promise<RunFolder> {
-    const { key, folders, limits, now } = this.#options
+    const { key, folders, now } = this.#options
     const kept = await this.#list()
     const previous = await lastWritten(kept)
     if (previous) await this.run(previous).bound()
     const gone = await Promise.all(kept.map(async (run) => run !== previous && (await this.#remove(run))))
     const left = kept.filter((_, index) => gone[index] !== true)
     this.#kept = left
-    await dropOldest(await this.#files(), limits)
     const number = Math.max(0, ...kept.map((run) => runNumber(run.name) ?? 0)) + 1
     const folder = runFolder(folders, `${serviceFolderName(key)}/${newRunName(wallTimeOf(now()), number)}`)
     await mkdir(dirname(folder.logFile), { recursive: true, mode: 0o700 })
@@ -215,12 +210,10 @@ async function lastWritten(runs: readonly RunFolder[]): Promise<RunFolder | unde
 
 interface RunOutputOptions {
   readonly file: string
-  readonly limits: OutputLimits
+  readonly limitBytes: number
   readonly log: Logger
   /** One queue for all runs of a service: cutting and reading take turns. */
   readonly turns: PQueue
-  /** The files of all runs of the service, oldest first. */
-  readonly files: () => Promise<readonly string[]>
 }
 
 const firstLookMs = 500
@@ -229,7 +222,7 @@ const minLookMs = 500
 const maxLookMs = 5_000
 
 /** Cut from this size on, a file seldom grows beyond its limit before it is looked at again. */
-const cutSize = ({ bytes }: OutputLimits): number => bytes * 0.75
+const cutShare = 0.75
 
 /** How long a file may be left alone at the rate at which it grew last. */
 export function nextLookMs({ room, bytesPerMs }: { room: number; bytesPerMs: number }): number {
@@ -241,7 +234,6 @@ export function nextLookMs({ room, bytesPerMs }: { room: number; bytesPerMs: num
 export class RunOutput implements ReadableOutput {
   readonly file: string
   readonly #options: RunOutputOptions
-  #isClear = false
   #hasComplained = false
 
   constructor(options: RunOutputOptions) {
@@ -281,7 +273,7 @@ export class RunOutput implements ReadableOutput {
       const now = performance.now()
       const bytesPerMs = (found.before - size) / (now - lookedAt)
       ;[size, lookedAt] = [found.after, now]
-      return nextLookMs({ room: cutSize(this.#options.limits) - size, bytesPerMs })
+      return nextLookMs({ room: this.#cutBytes - size, bytesPerMs })
     }
     const lookIn = (ms: number) => {
       const dueIn = Math.min(ms, untilNextMs(maxLookMs))
@@ -311,19 +303,14 @@ export class RunOutput implements ReadableOutput {
   /** Cuts the file where it is too long; answers its sizes before and after. To be called in its turn; never rejects. */
   async bound(): Promise<{ before: number; after: number }> {
     const { file } = this
-    const { limits, files } = this.#options
     try {
-      if (!this.#isClear) await clearUnfinishedCut(file)
-      this.#isClear = true
       const before = await sizeOf(file)
-      if (before < cutSize(limits)) return { before, after: before }
-      const lost = await cutOutput(file, limits)
-      await dropOldest(await files(), limits)
-      if (lost) this.#complain('older output of a server is lost: it could not be copied', lost.cause, lost.bytes)
-      else this.#hasComplained = false
+      if (before < this.#cutBytes) return { before, after: before }
+      await cutOutput(file, this.#options.limitBytes)
+      this.#hasComplained = false
       return { before, after: await sizeOf(file) }
     } catch (error) {
-      this.#complain('the output of a server could not be limited', error)
+      this.#complain('older output of a server is lost: it could not be copied', error)
       return { before: 0, after: 0 }
     }
   }
@@ -333,18 +320,21 @@ export class RunOutput implements ReadableOutput {
    * has the file open, so that no disk is asked, and the round trip through the thread pool would cost many times as much.
    */
   #foundShort(): { before: number; after: number } | undefined {
-    if (!this.#isClear) return undefined
     try {
       const { size } = statSync(this.file)
-      return size < cutSize(this.#options.limits) ? { before: size, after: size } : undefined
+      return size < this.#cutBytes ? { before: size, after: size } : undefined
     } catch {
       return undefined
     }
   }
 
+  get #cutBytes(): number {
+    return this.#options.limitBytes * cutShare
+  }
+
   /** Reports a failure once, until an attempt succeeds again. */
-  #complain(message: string, error: unknown, bytes?: number): void {
-    if (!this.#hasComplained) this.#options.log.warn(message, { file: this.file, bytes, error })
+  #complain(message: string, error: unknown): void {
+    if (!this.#hasComplained) this.#options.log.warn(message, { file: this.file, error })
     this.#hasComplained = true
   }
 }
@@ -453,50 +443,43 @@ async function statIfThere(file: string) {
 
 const isAbsent = (error: unknown): boolean => hasCode(error, 'ENOENT')
 
-/** What was older could not be copied, and is gone for `cause`. */
-interface LostOutput {
-  readonly bytes: number
-  readonly cause: unknown
-}
-
-interface Cut {
-  readonly file: string
-  readonly from: number
-  readonly limits: OutputLimits
-}
-
 const copyBytes = 256 * 1024
 /** A server that writes faster than we copy is not followed for ever. */
 const maxPasses = 20
-/** The share of the limit that is held in memory, and written again once the cut has made room for it, where the disk is full. */
-const lastWordsShare = 0.05
 
 /**
- * Moves what `file` holds to a piece of its own (the newest part, where that is more than the limit) and cuts the file, to which the server
- * appends meanwhile. What it writes between the last look and the cut, some tenths of a millisecond, is gone.
+ * Moves what `file` holds to a piece of its own (the newest part, where that is more than the limit) in place of the one before, and cuts the
+ * file, to which the server appends meanwhile. What it writes between the last look and the cut, some tenths of a millisecond, is gone. It is
+ * cut in any case: history is worth less than a disk that is not full. Rejects with why the rest is lost.
  */
-async function cutOutput(file: string, limits: OutputLimits): Promise<LostOutput | undefined> {
+async function cutOutput(file: string, limitBytes: number): Promise<void> {
+  const older = await olderPieces(file)
+  const from = endOf(older.at(-1))
   await using source = await open(file, 'r+')
-  const cut = { file, from: endOf((await olderPieces(file)).at(-1)), limits }
-  return await keepCopy(source, cut).then(
-    () => undefined,
-    (cause: unknown) => keepLastWords(source, cut, cause),
-  )
-}
-
-async function keepCopy(source: FileHandle, { file, from, limits }: Cut): Promise<void> {
-  const copy = copyOf(file)
   const { size } = await source.stat()
-  const first = size - Math.min(size, limits.count === 0 ? 0 : limits.bytes)
-  await using target = await open(copy, 'w', 0o600)
-  let copied = first
-  for (let pass = 0; pass < maxPasses; pass++) {
-    const end = (await source.stat()).size
-    if (end <= copied) break
-    copied = await copyRange(source, target, { from: copied, to: end })
+  const first = size - Math.min(size, limitBytes)
+  const copy = `${file}.copying`
+  let piece = pieceName(file, from + first)
+  try {
+    await using target = await open(copy, 'w', 0o600)
+    let copied = first
+    for (let pass = 0; pass < maxPasses; pass++) {
+      const end = (await source.stat()).size
+      if (end <= copied) break
+      copied = await copyRange(source, target, { from: copied, to: end })
+    }
+    await source.truncate()
+    await rename(copy, piece)
+  } catch (error) {
+    await rm(copy, { force: true })
+    await source.truncate()
+    // An empty one tells where the rest begins.
+    piece = pieceName(file, from + size)
+    await writeFile(piece, '', { mode: 0o600 })
+    throw error
+  } finally {
+    for (const { path } of older) if (path !== piece) await rm(path, { force: true })
   }
-  await rename(copy, pieceName(file, from + first))
-  await source.truncate()
 }
 
 /** The offset that was reached; before `to` where the file became shorter meanwhile. */
@@ -514,57 +497,3 @@ async function copyRange(
     at += bytesRead
   }
 }
-
-/** History is worth less than a disk that is not full: the file is cut in any case, which makes room for its last part. */
-async function keepLastWords(source: FileHandle, { file, from, limits }: Cut, cause: unknown): Promise<LostOutput> {
-  await rm(copyOf(file), { force: true })
-  const { size } = await source.stat()
-  const length = Math.min(size, Math.floor(limits.bytes * lastWordsShare))
-  const { buffer, bytesRead } = await source.read(Buffer.alloc(length), 0, length, size - length)
-  await source.truncate()
-  const piece = pieceName(file, from + size - length)
-  try {
-    await writeFile(piece, buffer.subarray(0, bytesRead), { mode: 0o600 })
-    return { bytes: size - length, cause }
-  } catch {
-    // The same trouble again: `cause` tells it.
-    await rm(piece, { force: true })
-    return { bytes: size, cause }
-  }
-}
-
-/**
- * Keeps `count` pieces of all runs of a service together, the newest; `files` are those of the runs, oldest first. The last piece of a run
- * leaves an empty one in its place, which tells where the rest begins.
- */
-async function dropOldest(files: readonly string[], { count }: OutputLimits): Promise<void> {
-  const runs = await Promise.all(files.map(async (file) => ({ file, pieces: await olderPieces(file) })))
-  const all = runs.flatMap(({ file, pieces }) =>
-    pieces.map((piece) => ({ file, piece, isLast: piece === pieces.at(-1) })),
-  )
-  for (const { file, piece, isLast } of all.slice(0, -Math.max(1, count))) {
-    if (isLast && piece.size === 0) continue
-    if (isLast) await writeFile(pieceName(file, endOf(piece)), '', { mode: 0o600 })
-    await rm(piece.path, { force: true })
-  }
-}
-
-const compareBytes = 4_096
-
-/** An agent that was killed while it cut a file left a copy unfinished, or one of what the file still holds. */
-async function clearUnfinishedCut(file: string): Promise<void> {
-  await rm(copyOf(file), { force: true })
-  const run = await findRun(file)
-  const [newest, current] = run?.pieces.slice(-2) ?? []
-  if (newest === undefined || current === undefined || newest.size === 0 || current.size < newest.size) return
-  const heads = await Promise.all([newest, current].map((piece) => headOf(piece, Math.min(compareBytes, newest.size))))
-  if (heads[0]?.equals(heads[1] ?? Buffer.alloc(0)) === true) await rm(newest.path, { force: true })
-}
-
-async function headOf({ path }: Piece, length: number): Promise<Buffer> {
-  await using handle = await open(path)
-  const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, 0)
-  return buffer.subarray(0, bytesRead)
-}
-
-const copyOf = (file: string): string => `${file}.copying`

@@ -5,7 +5,7 @@ import type { Daemon, DaemonAddress, DaemonRuntimeName } from './daemon.ts'
 import type { GeneralRules, Launch } from './launch.ts'
 import type { Ledger } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
-import { usualOutputLimits, namesIn, ServiceOutput, type OutputLimits, type ReadableOutput } from './output.ts'
+import { usualOutputBytes, namesIn, ServiceOutput, type ReadableOutput } from './output.ts'
 import type { IdleLimit } from './poller.ts'
 import { nothingPublished, Ports, type PublishedPorts } from './ports.ts'
 import {
@@ -53,7 +53,7 @@ export interface ServersOptions {
   /** Told of every reading of a server's counters, whoever asked for it. */
   readonly onCounters?: (server: CountedServer, reading: CountersReading) => void
   /** Counts for a server's output from when that is first written or read. */
-  readonly outputLimits?: OutputLimits
+  readonly outputBytes?: number
 }
 
 export type ServerListener = (key: string, state: ServerState) => void
@@ -79,7 +79,7 @@ export class Servers implements AsyncDisposable {
       published: () => nothingPublished,
       onProbe: () => {},
       onCounters: () => {},
-      outputLimits: usualOutputLimits,
+      outputBytes: usualOutputBytes,
       ...options,
     }
     this.#exits = new ExitWatch(options)
@@ -320,12 +320,11 @@ export class Servers implements AsyncDisposable {
   #outputOf(key: string): ServiceOutput {
     const known = this.#outputs.get(key)
     if (known) return known
-    const { stateDir, outputLimits, log, now } = this.#options
+    const { stateDir, outputBytes: limitBytes, log, now } = this.#options
     const newest = () => this.#of(key)?.folder
     const output = new ServiceOutput({
-      ...{ key, log, now, newest },
+      ...{ key, log, now, newest, limitBytes },
       folders: serverFolders(stateDir),
-      limits: outputLimits,
     })
     this.#outputs.set(key, output)
     return output

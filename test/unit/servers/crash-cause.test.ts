@@ -340,7 +340,7 @@ test('the last lines are those with something in them', () => {
 })
 
 test('the first error of a start is found in what was cut off, and that of an earlier attempt is none', async () => {
-  await using room = await OutputRoom.create({ bytes: 1_000, count: 3 })
+  await using room = await OutputRoom.create(1_000)
   await room.write('error: port taken, an attempt before\n')
   const { to: offset } = (await room.log.extent()) ?? { to: 0 }
   await room.write(`error: this is why\n${'noise\n'.repeat(150)}`)
@@ -350,7 +350,7 @@ test('the first error of a start is found in what was cut off, and that of an ea
 })
 
 test('where the beginning of a run is no longer kept, the first error of what is left counts', async () => {
-  await using room = await OutputRoom.create({ bytes: 1_000, count: 1 })
+  await using room = await OutputRoom.create(1_000)
   await room.write('error: the real reason\n')
   for (let n = 0; n < 3; n++) {
     await room.write('noise\n'.repeat(160))
@@ -362,7 +362,7 @@ test('where the beginning of a run is no longer kept, the first error of what is
 })
 
 test('the error among garbage, long lines and empty ones is found', async () => {
-  await using room = await OutputRoom.create({ bytes: 100_000_000, count: 1 })
+  await using room = await OutputRoom.create(100_000_000)
   const garbage = Buffer.from(
     Array.from({ length: 100_000 }, (_, n) => (n * 7_919 + (n >> 3)) % 256).filter((byte) => byte !== 10),
   )
@@ -373,7 +373,7 @@ test('the error among garbage, long lines and empty ones is found', async () => 
 })
 
 test('a server that fails after it wrote more than is kept still says why', async () => {
-  await using room = await ServerRoom.create({ outputLimits: { bytes: 50_000, count: 2 } })
+  await using room = await ServerRoom.create({ outputBytes: 50_000 })
   room.start({
     noise: { lines: 20, lineBytes: 500, everyMs: 5 },
     loadMs: 60_000,

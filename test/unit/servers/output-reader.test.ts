@@ -7,8 +7,8 @@ import { follow, tail, type OutputChunk } from '../../../src/agent-core/servers/
 import { eventually } from '../../support/eventually.ts'
 import { OutputRoom } from './output-room.ts'
 
-const roomy = { bytes: 1_000_000, count: 3 }
-const tight = { bytes: 100, count: 2 }
+const roomy = 1_000_000
+const tight = 100
 
 describe('a line', () => {
   test.each([
@@ -135,7 +135,7 @@ describe('the tail', () => {
   })
 
   test('begins with a whole line, is bounded, and takes no line for another after what is missing', async () => {
-    await using room = await OutputRoom.create({ bytes: 400_000, count: 2 })
+    await using room = await OutputRoom.create(800_000)
     await room.write(`${'early line\n'.repeat(30_000)}${'x'.repeat(300_000)}\nbefore the gap`)
     await room.look()
     await truncate(room.file)
@@ -219,15 +219,15 @@ describe('a follower', () => {
       await room.look()
     }
     await using follower = following(room, { fileId, offset: 1 })
-    await eventually(() => follower.said().length > 16)
+    await eventually(() => follower.said().length > 8)
     expect(follower.said()).toEqual([
-      'Skipped 264 B that are no longer kept.',
-      ...Array.from({ length: 16 }, () => '0123456789'),
+      'Skipped 352 B that are no longer kept.',
+      ...Array.from({ length: 8 }, () => '0123456789'),
     ])
   })
 
   test('that is slow misses lines, and is told how many', async () => {
-    await using room = await OutputRoom.create({ bytes: 100_000_000, count: 1 })
+    await using room = await OutputRoom.create(100_000_000)
     await room.write('first\n')
     const { fileId } = await extentOf(room)
     const stop = new AbortController()

@@ -1,7 +1,6 @@
 import { appendFile, readdir, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { LogFields, Logger } from '../../../src/agent-core/observability/logger.ts'
-import type { OutputLimits } from '../../../src/agent-core/servers/output.ts'
 import { runNumber, serverFolders, type RunFolder } from '../../../src/agent-core/servers/run-folder.ts'
 import { ServiceOutput } from '../../../src/agent-core/servers/output.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -15,12 +14,12 @@ export class OutputRoom implements AsyncDisposable {
   readonly #folder: AsyncDisposable & { readonly dir: string }
   #run: RunFolder | undefined
 
-  private constructor(folder: AsyncDisposable & { readonly dir: string }, limits: OutputLimits) {
+  private constructor(folder: AsyncDisposable & { readonly dir: string }, limitBytes: number) {
     const warn: Logger['warn'] = (message, fields) => void this.warnings.push({ message, fields })
     this.log = new ServiceOutput({
       key: 'a/b',
       folders: serverFolders(folder.dir),
-      limits,
+      limitBytes,
       log: { debug: ignore, info: ignore, warn, error: ignore },
       now: Date.now,
       newest: () => this.#run,
@@ -28,8 +27,8 @@ export class OutputRoom implements AsyncDisposable {
     this.#folder = folder
   }
 
-  static async create(limits: OutputLimits): Promise<OutputRoom> {
-    const room = new OutputRoom(await temporaryFolder(), limits)
+  static async create(limitBytes: number): Promise<OutputRoom> {
+    const room = new OutputRoom(await temporaryFolder(), limitBytes)
     await room.begin()
     return room
   }

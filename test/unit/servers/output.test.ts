@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { copyFile, mkdir, open, readFile, writeFile, readdir, utimes } from 'node:fs/promises'
+import { mkdir, open, readFile, writeFile, readdir, utimes } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -16,74 +16,45 @@ import { ServerRoom } from './server-room.ts'
 
 const run = promisify(execFile)
 
-test('a file that is too long is moved to a piece named by its place in the run, and only the newest pieces are kept (of each no more than the limit)', async () => {
-  await using room = await OutputRoom.create({ bytes: 10, count: 2 })
+test('a file that is too long is moved to a piece named by its place in the run, in place of the one before; the previous run is kept with its own', async () => {
+  await using room = await OutputRoom.create(10)
   const sizes = []
-  for (const text of ['short', ' end', 'second piece', 'third', '!!!', 'rest']) {
+  for (const text of ['short', ' end', 'second piece', 'third']) {
     await room.write(text)
     await room.look()
     sizes.push(await room.sizes())
   }
+  expect(await room.log.extent()).toMatchObject({ from: 11, to: 26 })
+  await room.begin()
+  await room.write('another run')
+  await room.look()
+  sizes.push(await room.sizes())
   expect(sizes).toEqual([
     { '': 5 },
     { '': 0, '.000000000000000': 9 },
-    { '': 0, '.000000000000000': 9, '.000000000000011': 10 },
-    { '': 5, '.000000000000000': 9, '.000000000000011': 10 },
-    { '': 0, '.000000000000011': 10, '.000000000000021': 8 },
-    { '': 4, '.000000000000011': 10, '.000000000000021': 8 },
-  ])
-  expect(await room.log.extent()).toMatchObject({ from: 11, to: 33 })
-})
-
-test('the previous run is kept with its pieces, which go first when there are too many', async () => {
-  await using room = await OutputRoom.create({ bytes: 10, count: 2 })
-  const sizes = []
-  for (const text of ['the first piece', 'second piece', 'end']) {
-    await room.write(text)
-    await room.look()
-  }
-  await room.begin()
-  await room.write('another run')
-  sizes.push(await room.sizes())
-  await room.look()
-  sizes.push(await room.sizes())
-  await room.begin()
-  sizes.push(await room.sizes())
-  expect(sizes).toEqual([
-    { '': 11, '.previous': 3, '.previous.000000000000005': 10, '.previous.000000000000017': 10 },
-    { '': 0, '.000000000000001': 10, '.previous': 3, '.previous.000000000000017': 10 },
-    { '.previous': 0, '.previous.000000000000001': 10 },
+    { '': 0, '.000000000000011': 10 },
+    { '': 5, '.000000000000011': 10 },
+    { '': 0, '.000000000000001': 10, '.previous': 5, '.previous.000000000000011': 10 },
   ])
 })
 
 test('what grew without bounds while no agent was there is cut before it becomes the previous run', async () => {
-  await using room = await OutputRoom.create({ bytes: 1_000, count: 1 })
+  await using room = await OutputRoom.create(1_000)
   await room.write('x'.repeat(50_000))
   await room.begin()
   expect(await room.sizes()).toEqual({ '.previous': 0, '.previous.000000000049000': 1_000 })
 })
 
-test('a cut that an agent did not live to finish is not kept twice', async () => {
-  await using room = await OutputRoom.create({ bytes: 1_000, count: 3 })
-  await room.write('written before the copy\n')
-  await copyFile(room.file, `${room.file}.000000000000000`)
-  await writeFile(`${room.file}.copying`, 'half a')
-  await room.write('and after it\n')
-  await room.look()
-  expect(await room.sizes()).toEqual({ '': 37 })
-})
-
 test('a noisy server is bounded while it runs, and after its end the disk holds no more than the limits say', async () => {
-  const limits = { bytes: 100_000, count: 2 }
-  await using servers = await ServerRoom.create({ outputLimits: limits })
+  const outputBytes = 100_000
+  await using servers = await ServerRoom.create({ outputBytes })
   servers.start({ noise: { lines: 50, lineBytes: 1_000, everyMs: 10 } })
   await servers.reached('ready')
   const sizes = () => sizesIn(dirname(servers.files().logFile))
-  const secondCutKept = async () => Object.keys(await sizes()).length === 3
-  await eventually(secondCutKept)
+  await eventually(async () => Object.keys(await sizes()).length === 2)
   await servers.servers.stop('a/b')
   const [current = 0, ...pieces] = Object.values(await sizes())
-  expect({ current: current <= limits.bytes, pieces: pieces.length }).toEqual({ current: true, pieces: 2 })
+  expect({ current: current <= outputBytes, pieces: pieces.length }).toEqual({ current: true, pieces: 1 })
 })
 
 /** Writes 40,000 numbered lines, each with one call, without a pause that would be longer than a cut. */
@@ -97,17 +68,22 @@ const numbers = `
   burst()`
 
 test('cuts under a writer double nothing, mix nothing up and lose next to nothing', async () => {
-  await using room = await OutputRoom.create({ bytes: 20_000, count: 1_000 })
+  await using room = await OutputRoom.create(20_000)
   await using file = await open(room.file, 'a')
   const writer = spawn(process.execPath, ['-e', numbers], { stdio: ['ignore', file.fd, 'inherit'] })
   const ended = once(writer, 'exit')
+  const kept = new Map<string, string>()
+  const keep = async () => {
+    const name = Object.keys(await room.sizes()).find((one) => one !== '' && !kept.has(one))
+    if (name !== undefined) kept.set(name, await readFile(room.file + name, 'utf8'))
+  }
   while (writer.exitCode === null) {
     await room.look()
+    await keep()
     await nextTurn()
   }
   await ended
-  const names = Object.keys(await room.sizes()).toSorted()
-  const pieces = await Promise.all([...names.slice(1), ''].map((name) => readFile(room.file + name, 'utf8')))
+  const pieces = [...kept.values(), await readFile(room.file, 'utf8')]
   const text = pieces.join('')
   const found = Array.from(text.matchAll(/line (\d+)\n/g), ([, digits]) => Number(digits))
   const inOrder = found.every((number, index) => index === 0 || number > (found[index - 1] ?? Infinity))
@@ -118,14 +94,11 @@ test('cuts under a writer double nothing, mix nothing up and lose next to nothin
   })
 }, 180_000)
 
-test('a full disk stops neither the server nor the agent: the file is cut, and its last words are kept', async ({
-  skip,
-}) => {
-  const limits = { bytes: 40_000, count: 3 }
+test('a full disk stops neither the server nor the agent: the file is cut, and that is told', async ({ skip }) => {
   const warnings: unknown[] = []
   const ignore = () => undefined
   const log = { debug: ignore, info: ignore, error: ignore, warn: (...one: unknown[]) => void warnings.push(one) }
-  await using servers = await ServerRoom.create({ outputLimits: limits, log })
+  await using servers = await ServerRoom.create({ outputBytes: 40_000, log })
   const runs = join(servers.folder, 'runs')
   await mkdir(runs)
   const isMounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', runs]).then(
@@ -147,15 +120,9 @@ test('a full disk stops neither the server nor the agent: the file is cut, and i
     status: 200,
     state: { kind: 'ready', pid, healthy: true },
   })
-  // A twentieth of the limit.
-  await eventually(async () => Object.values(await sizesIn(dirname(servers.files().logFile))).includes(2_000))
   expect(warnings[0]).toEqual([
     'older output of a server is lost: it could not be copied',
-    {
-      file: servers.files().logFile,
-      bytes: expect.any(Number) as number,
-      error: expect.objectContaining({ code: 'ENOSPC' }) as Error,
-    },
+    { file: servers.files().logFile, error: expect.objectContaining({ code: 'ENOSPC' }) as Error },
   ])
 })
 
@@ -163,13 +130,12 @@ const noon = Date.parse('2026-01-02T12:00:00Z')
 
 async function opened(now = () => noon) {
   const folder = await temporaryFolder()
-  const limits = { bytes: 1_000, count: 3 }
   /** As the next agent has it, which knows only what is on the disk. */
   const agent = () =>
     new ServiceOutput({
       key: 'a/b',
       folders: serverFolders(folder.dir),
-      limits,
+      limitBytes: 1_000,
       log: silentLog,
       now,
       newest: () => undefined,
