@@ -17,6 +17,8 @@ import type { Exit, Life, ServerState } from './server-state.ts'
 /** The daemon of a model, and who else needs what there. */
 export interface ModelSurroundings {
   readonly daemon: Daemon
+  /** Where and by which name it is expected there. */
+  readonly engine: DaemonEngine
   /** Names that other servers of this agent need in the daemon's memory. */
   readonly neededByOthers: () => ReadonlySet<string>
   /** Its requests in flight at the gateway, through which all of them come that are for the service; undefined where it does not say. */
@@ -26,7 +28,6 @@ export interface ModelSurroundings {
 interface ModelDriverOptions extends ModelSurroundings {
   readonly life: Life
   readonly port: number
-  readonly engine: () => DaemonEngine
   /** What is to be loaded; undefined where an earlier agent had it loaded. */
   readonly content: DaemonContent | undefined
   readonly output: RunOutput
@@ -34,8 +35,8 @@ interface ModelDriverOptions extends ModelSurroundings {
   readonly liveness: LivenessTimings
   readonly log: Logger
   readonly now: () => number
-  /** By which name requests have to ask for it. */
-  readonly onCalled: (model: string) => void
+  /** By which name requests have to ask for it, where that is another. */
+  readonly onCalled: (engine: DaemonEngine) => void
   /** The daemon asks for another key than before. */
   readonly onKey: () => void
 }
@@ -61,6 +62,7 @@ export class ModelDriver implements Driver {
   readonly #options: ModelDriverOptions
   readonly #over = Promise.withResolvers<Exit>()
   readonly #letGo = new AbortController()
+  #engine: DaemonEngine
   #memory: InMemory | undefined
   /** Who sends requests there is told of another one. */
   #toldKey: string | undefined
@@ -86,6 +88,7 @@ export class ModelDriver implements Driver {
     const { life, port, platform, log, liveness, daemon } = options
     this.#options = options
     this.life = life
+    this.#engine = options.engine
     this.exited = this.#over.promise
     // One that does not answer cannot be ended, and may have its models: it is asked until it answers.
     this.timings = { ...liveness, everyMs: Math.min(lookEveryMs, liveness.everyMs), hungMisses: Infinity }
@@ -227,7 +230,7 @@ export class ModelDriver implements Driver {
     try {
       await this.#note(`${daemon.title} will serve ${this.#model}`)
       const model = await daemon.hold(content, { signal, onStep, onLoad, needed: () => this.#needed })
-      if (model !== this.#model) onCalled(model)
+      if (model !== this.#model) onCalled((this.#engine = { ...this.#engine, model }))
       const memory = await this.#look(signal)
       if (!isThere(memory)) throw new DaemonError('failed', 'It was loaded, but left memory again at once.')
       await this.#note(
@@ -339,7 +342,7 @@ export class ModelDriver implements Driver {
   }
 
   get #model(): string {
-    return this.#options.engine().model
+    return this.#engine.model
   }
 
   get #needed(): ReadonlySet<string> {
@@ -349,8 +352,8 @@ export class ModelDriver implements Driver {
 
   /** What cannot be removed now goes when something is loaded there again. */
   async #removeOurs(): Promise<void> {
-    const { daemon, engine, log } = this.#options
-    const { model, isOurs } = engine()
+    const { daemon, log } = this.#options
+    const { model, isOurs } = this.#engine
     if (!isOurs || this.#isShared) return
     try {
       await daemon.remove(model, this.#letGo.signal)

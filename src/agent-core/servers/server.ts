@@ -246,16 +246,17 @@ export class Server {
           ...{ ...this.#options, process, host: this.#facts.host, port, output, outputOffset },
           ...{ protocol: this.#protocol, wasReady: readySince !== undefined },
         })
-      : new ModelDriver({
-          ...{ ...this.#options, ...modelOf(model), port, output, life: { load: nextLoad() } },
+      : model &&
+        new ModelDriver({
+          ...{ ...this.#options, ...model, port, output, life: { load: nextLoad() } },
           content: origin.kind === 'launch' && isOfDaemon(origin.launch) ? origin.launch.content : undefined,
-          engine: () => engineOf(this.#facts),
-          onCalled: (name) => {
-            this.#facts = { ...this.#facts, engine: { ...engineOf(this.#facts), model: name } }
-            ledger.called(folder.name, name)
+          onCalled: (engine) => {
+            this.#facts = { ...this.#facts, engine }
+            ledger.called(folder.name, engine.model)
           },
           onKey: () => this.#set(this.#state),
         })
+    if (!driver) throw new TypeError('What is no process is a model in a daemon.')
     return new ServerRun({
       ...{ ...this.#options, driver, port, output, readySince, isFound: origin.kind === 'found' },
       onState: (state) => this.#set(state),
@@ -291,13 +292,3 @@ export class Server {
 let loads = 0
 /** No other load has the same number, also by an agent before this one as far as clocks go. */
 const nextLoad = (): number => Date.now() + (loads += 1)
-
-function engineOf({ engine }: ServerFacts): DaemonEngine {
-  if (!engine) throw new TypeError('A daemon needs a name for each of its models.')
-  return engine
-}
-
-function modelOf(model: ModelSurroundings | undefined): ModelSurroundings {
-  if (!model) throw new TypeError('What is no process is a model in a daemon.')
-  return model
-}

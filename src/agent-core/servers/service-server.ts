@@ -201,7 +201,7 @@ export class ServiceServer {
     const needed = () => others().filter((one) => one.host === host && one.port === port)
     const { key, atGateway } = this.#options
     const neededByOthers = () => new Set(needed().map(({ model }) => daemon.canonical(model)))
-    return { daemon, neededByOthers, atGateway: () => atGateway(key) }
+    return { daemon, engine, neededByOthers, atGateway: () => atGateway(key) }
   }
 
   #changed(server: Server, state: ServerState): void {

@@ -81,23 +81,16 @@ describe('a start that fails', () => {
     })
   })
 
-  test('an executable that is not there', async () => {
-    await using room = await ServerRoom.create()
-    room.start({}, { executable: '/no/llama-server' })
-    expect(await room.reached('failedToSpawn')).toMatchObject({
-      failures: 1,
-      message: '/no/llama-server cannot be started: it, or the interpreter it names, does not exist.',
-    })
-  })
-
-  test('a file that is not executable', async () => {
+  test.each([
+    ['that is not there', false, 'it, or the interpreter it names, does not exist.'],
+    ['that is not executable', true, 'it is not executable by this user.'],
+  ])('a program %s', async (_what, isThere, told) => {
     await using room = await ServerRoom.create()
     const executable = join(room.folder, 'plain')
-    await writeFile(executable, 'x', { mode: 0o644 })
+    if (isThere) await writeFile(executable, 'x', { mode: 0o644 })
     room.start({}, { executable })
-    expect(await room.reached('failedToSpawn')).toMatchObject({
-      message: `${executable} cannot be started: it is not executable by this user.`,
-    })
+    const message = `${executable} cannot be started: ${told}`
+    expect(await room.reached('failedToSpawn')).toMatchObject({ failures: 1, message })
   })
 
   test('a file the kernel cannot run', async () => {
