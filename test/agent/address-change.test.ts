@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts'
 
 const api = useRealApiServer()
 
-const services = 50
+const services = 5
 
 const has = (name: string, address: string): HostInterface => ({
   ...{ name, address, netmask: '255.255.255.0' },

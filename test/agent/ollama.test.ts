@@ -77,11 +77,21 @@ describe('models of an Ollama and of a sample of oMLX that a person runs, beside
     expect(await omlx.loaded()).toEqual(['mlx', 'own'])
     const loaded = await ollama.loaded()
     expect([loaded.length, await ollama.models()]).toEqual([1, [...loaded, 'mine:latest'].toSorted()])
-    expect(await world.published('pears')).toEqual({
-      address: other.here,
-      port: served.get('pears')?.port,
-      ready: true,
-    })
+    for (const name of ['apples', 'pears']) {
+      expect(await world.published(name)).toEqual({ address: other.here, port: served.get(name)?.port, ready: true })
+    }
+    const said = 'Served by mlx-lm, chosen by the format mlx of its Model.'
+    await eventually(async () => (await world.conditionMessage('apples'))?.endsWith(said) === true, { what: said })
+    for (const name of ['words', 'apples']) {
+      // As LLMKube's router asks the backends of a ModelRouter: at the port of the Service, by its name.
+      const host = ['-H', `host: ${name}.${world.namespace}.svc.cluster.local:8080`]
+      const ports = expect.arrayContaining([expect.objectContaining({ name: 'http', port: 8080 })]) as unknown[]
+      expect(await world.service(name)).toMatchObject({ spec: { ports } })
+      expect((await fromCluster(of(name), '/health', ...host)).status).toBe(200)
+      expect((await fromCluster(of(name), '/v1/chat/completions', ...host, '-d', body('any'))).status).toBe(200)
+    }
+    // Whoever reached mlx-lm itself could have it load anything: only the gateway does.
+    expect((await fromCluster(of('apples'), '/v1/models')).status).toBe(403)
 
     expect((await fromCluster(of('pears'), '/health')).status).toBe(200)
     for (const where of ['/api/tags', '/api/ps', '/v1/models']) {
@@ -130,12 +140,20 @@ describe('models of an Ollama and of a sample of oMLX that a person runs, beside
     expect((await fromCluster(of('pears'), '/v1/chat/completions', '-d', body('pears'))).status).toBe(200)
     await using second = await start()
     for (const name of names) {
-      expect(await second.service(name, 'ready')).toMatchObject({ port: served.get(name)?.port })
+      const { pid, port } = await second.service(name, 'ready')
+      expect([name, pid, port]).toEqual([name, served.get(name)?.pid, served.get(name)?.port])
     }
     expect(await answers('pears', of('pears'))).toEqual(both)
     expect(await answers('kiwis', of('kiwis'))).toEqual(both)
 
     const service = (name: string) => `${world.namespace}/${name}`
+    for (const name of ['words', 'apples']) {
+      expect((await second.run('evict', service(name))).code).toBe(0)
+      await untilGone(served.get(name)?.pid ?? 0)
+      expect((await second.run('bring-back', service(name))).code).toBe(0)
+      served.set(name, await second.service(name, 'ready'))
+      expect([name, await answers(name, of(name))]).toEqual([name, both])
+    }
     // Ollama has the weights of one file in memory once: as one model for both services, and not as two.
     const { memory } = await second.service('plums', 'ready')
     expect(memory?.notes?.join()).toContain(`memory with ${service('pears')}: the memory counts once`)
@@ -187,7 +205,8 @@ describe('models of an Ollama and of a sample of oMLX that a person runs, beside
       expect([name, await answers(name, of(name))]).toEqual([name, both])
     }
 
-    for (const name of ['pears', 'plums', 'kiwis']) await world.deleteService(name)
+    for (const name of ['apples', 'pears', 'plums', 'kiwis']) await world.deleteService(name)
+    await untilGone(served.get('apples')?.pid ?? 0)
     await eventually(async () => (await ollama.models()).join() === 'mine:latest')
     expect(await ollama.loaded()).toEqual([])
     await eventually(async () => (await omlx.loaded()).join() === 'own')

@@ -1,43 +1,9 @@
 import { expect, test, vi } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
-import { AgentWorld, hostIp } from '../support/agent-world.ts'
-import { eventually } from '../support/eventually.ts'
+import { AgentWorld } from '../support/agent-world.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { SliceWatch } from '../support/slice-watch.ts'
 import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
-
-test('before a sleep all is withdrawn and models stay in memory; after it each is published once its server has answered', async () => {
-  await using sim = await KubeSim.start()
-  await using world = await AgentWorld.open(sim.connection())
-  const agent = await world.startAgent()
-  await world.apply('awake')
-  await world.apply('silent')
-  const awake = await agent.untilReady('awake')
-  const silent = await agent.untilReady('silent')
-
-  await using slices = new SliceWatch(sim.connection(), world.namespace)
-  await slices.until('awake', 'ready')
-  await agent.agent.suspend()
-  await slices.until('awake', 'not ready')
-  const published = () => Promise.all(['awake', 'silent'].map(async (name) => (await world.published(name))?.ready))
-  expect(await published()).toEqual([false, false])
-  await agent.until('awake', ({ message }) => message.startsWith('This machine sleeps'))
-  expect([agent.view('awake')?.pid, agent.view('silent')?.pid]).toEqual([awake.pid, silent.pid])
-
-  process.kill(silent.pid, 'SIGSTOP')
-  try {
-    const woken = agent.agent.resume()
-    await slices.until('awake', 'ready')
-    expect(await world.published('awake')).toEqual({ address: hostIp, port: awake.port, ready: true })
-    expect(await published()).toEqual([true, false])
-    process.kill(silent.pid, 'SIGCONT')
-    await woken
-  } finally {
-    process.kill(silent.pid, 'SIGCONT')
-  }
-  await eventually(async () => (await published())[1] === true)
-  expect([agent.view('awake')?.pid, agent.view('silent')?.pid]).toEqual([awake.pid, silent.pid])
-})
 
 test('a sleep that was not announced is noticed by the clock, and withdraws nothing but what does not answer after it', async () => {
   await using sim = await KubeSim.start()

@@ -62,15 +62,6 @@ test('a shutdown while a quit drains cuts that one', async () => {
   expect(story).toEqual(['quitting', 'drains cut', 'stopped', 'exit 0'])
 })
 
-test('signals that follow one another quit once, and find a handler each time', async () => {
-  for (const signal of ['SIGTERM', 'SIGTERM', 'SIGINT', 'SIGINT', 'SIGHUP', 'SIGHUP']) {
-    expect(process.emit(signal as 'SIGTERM')).toBe(true)
-  }
-  stopped.resolve(true)
-  await vi.advanceTimersByTimeAsync(0)
-  expect(story).toEqual(['quitting', 'stopped', 'exit 0'])
-})
-
 test('what could not be stopped is said by the exit code', async () => {
   app.quit()
   stopped.resolve(false)

@@ -21,7 +21,9 @@ export class Child implements AsyncDisposable {
   constructor(command: string, args: readonly string[], logFile: string) {
     this.#logFile = logFile
     const log = openSync(logFile, 'a')
-    this.#process = spawn(command, args, { stdio: ['pipe', log, log], detached: true })
+    // Of Go: garbage is collected a quarter as often as usual, which takes a third of the API server's processor time away.
+    const env = { ...process.env, GOGC: '400' }
+    this.#process = spawn(command, args, { env, stdio: ['pipe', log, log], detached: true })
     this.#ended = once(this.#process, 'exit')
     closeSync(log)
   }
