@@ -1,9 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { GatewayRoute } from '../contract/gateway.ts'
 import { Door, hostOf, isOfPage, type Asked } from './door.ts'
-import { bodyTooLarge, connectionsToEngines, forward, maxBodyBytes, nextPiece } from './forward.ts'
-import { ModelField } from './model-field.ts'
-import { enginePath, isAllowed, isStatusAlone, modelInPath, targetOf, type Target } from './paths.ts'
+import { bodyTooLarge, HeldPieces, maxBodyBytes } from './held-pieces.ts'
+import { JsonBody } from './json-body.ts'
+import { connectionsToEngines, forward, nextPiece } from './forward.ts'
+import { enginePath, isAllowed, isStatusAlone, modelInPath, serviceAsModelIn, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
 import { forbiddenPath, isServing, RouteTable, serviceOf } from './routing.ts'
 
@@ -25,18 +26,18 @@ export class ClientDoor extends Door {
     requireNoForeignPage(request)
     this.requireRoom()
     const { method = '', url = '' } = request
-    const target = targetOf(url)
-    if (!target) throw forbiddenPath(url)
     const table = this.#table
-    const own = method === 'GET' ? ownAnswer(table, target, request.headers.accept) : undefined
+    const own = method === 'GET' ? ownAnswer(table, url, request.headers.accept) : undefined
     if (own) {
       response.writeHead(200, own.headers).end(own.body)
       return
     }
+    const target = targetOf(url)
+    if (!target) throw forbiddenPath(url)
     const direction = table.directionOf(target)
-    if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
-    const { read, model } = direction.kind === 'service' ? { read: [], model: undefined } : await readModel(request)
-    const route = direction.kind === 'service' ? direction.route : table.routeOf(model)
+    if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge
+    using read = new HeldPieces()
+    const route = direction.kind === 'service' ? direction.route : table.routeOf(await modelOf(request, read))
     const exchange = this.begin(asked, route)
     if (!isAllowed(route.runtime, method, direction.target.path)) throw forbiddenPath(`${method} ${target.path}`)
     const title = table.idOf(route)
@@ -60,14 +61,15 @@ const notServing = (title: string, { message = unexplained }: GatewayRoute): Ref
 /** What can be said without an engine. */
 function ownAnswer(
   table: RouteTable,
-  { path }: Target,
+  url: string,
   accept = '',
 ): { headers: Record<string, string>; body: string } | undefined {
   const modelOf = (route: GatewayRoute) => ({
     ...{ id: table.idOf(route), object: 'model', created: startedAt, owned_by: 'metalbar' },
   })
+  const path = targetOf(url)?.path ?? ''
   if (path === '/v1/models') return json({ object: 'list', data: table.serving.map(modelOf) })
-  const id = modelInPath(path)
+  const id = serviceAsModelIn(url) ?? modelInPath(path)
   if (id !== undefined) {
     const route = table.routeOf(id)
     if (!isServing(route)) throw notServing(table.idOf(route), route)
@@ -133,15 +135,14 @@ function requireNoForeignPage(request: IncomingMessage): void {
   throw new Refusal('4xx', 403, 'foreign_page', 'Web pages of other machines may not use the models of this one.')
 }
 
-/** What came of the body while the model was looked for. */
-async function readModel(request: IncomingMessage): Promise<{ read: Buffer[]; model: string | undefined }> {
-  const field = new ModelField()
-  const read: Buffer[] = []
-  while (!field.isOver) {
+/** What came of the body while its model was looked for is held in `read`. Throws Refusal. */
+async function modelOf(request: IncomingMessage, read: HeldPieces): Promise<string | undefined> {
+  const body = new JsonBody()
+  while (body.model === undefined) {
     const piece = await nextPiece(request)
     if (!piece) break
-    read.push(piece)
-    field.push(piece)
+    read.add(piece)
+    body.push(piece)
   }
-  return { read, model: field.model }
+  return body.model
 }

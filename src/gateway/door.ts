@@ -13,16 +13,19 @@ import {
 } from '../contract/gateway.ts'
 import { Figures, type Exchange } from './figures.ts'
 import { InFlight } from './forward.ts'
-import { refuse, Refusal } from './refusal.ts'
+import { hasBody, refuse, Refusal } from './refusal.ts'
 
 const headersMs = 10_000
-/** How soon after its time a connection without headers is ended. */
+/** How soon after its time a connection without headers is ended, and how often it is looked at how bodies come. */
 const lookEveryMs = 2_000
+/** A body that comes more slowly, after its first seconds, is waited for no longer. */
+const leastBytesPerSecond = 1_024
+const bodyGraceMs = 10_000
 const idleMs = 120_000
 const maxHeaderBytes = 32 * 1_024
-/** Where there are more, one that has no request yet makes room: who only holds connections keeps nobody out. */
+/** Where there are more without a whole request, the one that is quiet for longest makes room: who only holds connections keeps nobody out. */
 const maxConnections = 1_024
-/** Each takes a connection to an engine, which works at a few of them at a time. */
+/** Whole requests. Each takes a connection to an engine, which works at a few of them at a time. */
 const maxInFlight = 1_024
 
 /** The log is not to grow with the requests. */
@@ -44,8 +47,12 @@ export abstract class Door {
   readonly #log: (text: string) => void
   readonly #http: Server
   readonly #connections = new Set<Socket>()
-  /** Without a request, those that wait longest first. */
+  /** Without a whole request, those that are quiet for longest first. */
   readonly #waiting = new Set<Socket>()
+  readonly #arriving = new Set<Arrival>()
+  /** How many requests of a connection are being answered: some clients send the next one before. */
+  readonly #answering = new Map<Socket, number>()
+  #look: NodeJS.Timeout | undefined
   readonly #empty = Promise.withResolvers<undefined>()
   #isClosed = false
   #inFlight = 0
@@ -115,16 +122,53 @@ export abstract class Door {
     })
     this.#http.emit('connection', socket)
     if (this.#waiting.size <= maxConnections) return
-    for (const oldest of this.#waiting) {
-      oldest.destroy()
+    for (const quietest of this.#waiting) {
+      quietest.destroy()
       return
     }
+  }
+
+  /** A request counts from when it is whole. */
+  #arrives(request: IncomingMessage, response: ServerResponse): void {
+    if (!hasBody(request)) {
+      this.#isWhole(request, response)
+      return
+    }
+    const arrival = new Arrival(request, response)
+    this.#arriving.add(arrival)
+    this.#look ??= setInterval(() => this.#lookAtArrivals(), lookEveryMs).unref()
+    response.once('close', () => this.#arriving.delete(arrival))
+    request.once('end', () => {
+      this.#arriving.delete(arrival)
+      this.#isWhole(request, response)
+    })
+  }
+
+  #isWhole({ socket }: IncomingMessage, response: ServerResponse): void {
+    if (response.destroyed) return
+    this.#waiting.delete(socket)
+    this.#inFlight += 1
+    response.once('close', () => (this.#inFlight -= 1))
+  }
+
+  #lookAtArrivals(): void {
+    for (const arrival of this.#arriving) {
+      const { request, response } = arrival
+      const pace = arrival.look()
+      if (pace === 'slow') this.refuse(response, bodyIsSlow)
+      // It goes behind all that are quieter.
+      else if (pace === 'comes' && this.#waiting.delete(request.socket)) this.#waiting.add(request.socket)
+    }
+    if (this.#arriving.size > 0) return
+    clearInterval(this.#look)
+    this.#look = undefined
   }
 
   /** Resolves when requests in flight have ended, and with them all connections. Those without a request end at once. */
   async close(): Promise<void> {
     this.#isClosed = true
-    for (const socket of this.#waiting) socket.destroy()
+    const arriving = new Set([...this.#arriving].map(({ request }) => request.socket))
+    for (const socket of this.#waiting) if (!arriving.has(socket)) socket.destroy()
     if (this.#connections.size === 0) this.#ended()
     await this.#empty.promise
   }
@@ -138,9 +182,13 @@ export abstract class Door {
   /** Never rejects. */
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { socket } = request
-    this.#waiting.delete(socket)
+    this.#arrives(request, response)
+    this.#answering.set(socket, (this.#answering.get(socket) ?? 0) + 1)
     response.once('close', () => {
-      if (socket.destroyed) return
+      const others = (this.#answering.get(socket) ?? 1) - 1
+      if (others > 0) this.#answering.set(socket, others)
+      else this.#answering.delete(socket)
+      if (socket.destroyed || others > 0) return
       // A door that is closed waits for no further request.
       if (this.#isClosed) socket.end()
       else this.#waiting.add(socket)
@@ -148,14 +196,12 @@ export abstract class Door {
     if (this.#isClosed) response.setHeader('connection', 'close')
     const asked: Asked = { at: performance.now(), address: socket.remoteAddress ?? '' }
     let refusal: Refusal | undefined
-    this.#inFlight += 1
     try {
       await this.serve(request, response, asked)
     } catch (error) {
       refusal = error instanceof Refusal ? error : this.#defect(error)
       this.refuse(response, refusal)
     }
-    this.#inFlight -= 1
     const outcome = refusal?.outcome ?? codeOf(response) ?? 'other'
     this.#outcomes.set(outcome, (this.#outcomes.get(outcome) ?? 0) + 1)
     const code = ingressCodeOf(response)
@@ -171,6 +217,43 @@ export abstract class Door {
     return new Refusal('5xx', 500, 'gateway_failed', 'The gateway failed to answer; gateway.log says why.')
   }
 }
+
+/** A request whose body comes. */
+export class Arrival {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  #bytes: number
+  /** From when its pace counts, and what had come by then. */
+  #since: number
+  #bytesSince: number
+
+  constructor(request: IncomingMessage, response: ServerResponse, now = performance.now()) {
+    this.#since = now + bodyGraceMs
+    this.request = request
+    this.response = response
+    this.#bytes = request.socket.bytesRead
+    this.#bytesSince = this.#bytes
+  }
+
+  look(now = performance.now()): 'comes' | 'quiet' | 'slow' {
+    const bytes = this.request.socket.bytesRead
+    const isQuiet = bytes === this.#bytes
+    this.#bytes = bytes
+    // What has come and is not taken yet waits for an engine, and not for the client.
+    if (this.request.readableLength > 0) {
+      this.#since = now + bodyGraceMs
+      this.#bytesSince = bytes
+      return 'comes'
+    }
+    if (bytes - this.#bytesSince < ((now - this.#since) / 1_000) * leastBytesPerSecond) return 'slow'
+    return isQuiet ? 'quiet' : 'comes'
+  }
+}
+
+const bodyIsSlow = new Refusal(
+  ...(['4xx', 408, 'body_slow'] as const),
+  `The body came at less than ${leastBytesPerSecond / 1_024} KiB a second: send it faster.`,
+)
 
 const tooMany = new Refusal(
   ...(['5xx', 503, 'too_many_requests'] as const),

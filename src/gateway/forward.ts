@@ -8,16 +8,14 @@ import {
   type ServerResponse,
 } from 'node:http'
 import { pipeline, Readable } from 'node:stream'
-import { AddressScan, encodingRefused, rewritten, rulesOf } from './body-rules.ts'
+import { encodingRefused, rulesOf } from './body-rules.ts'
 import type { Exchange } from './figures.ts'
+import { bodyTooLarge, HeldPieces, maxBodyBytes } from './held-pieces.ts'
+import { JsonBody } from './json-body.ts'
 import { keyHeaders } from './keys.ts'
 import { closeIfUnread, hasBody, Refusal } from './refusal.ts'
 
-/** Pictures and long contexts fit many times. */
-export const maxBodyBytes = 128 * 1_024 * 1_024
-/** A body that is changed is read as a whole. */
-const maxChangedBytes = 32 * 1_024 * 1_024
-/** So is a small one, as most are: a stream of its own would take longer than all the rest of forwarding it. */
+/** A small one, as most are, is read as a whole: a stream of its own would take longer than all the rest of forwarding it. */
 const maxReadFirstBytes = 64 * 1_024
 
 const maxEngineHeaderBytes = 64 * 1_024
@@ -64,7 +62,7 @@ export interface Forwarded {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   /** What was read of the body so far; the rest follows from the request. */
-  readonly read: readonly Buffer[]
+  readonly read?: HeldPieces
   readonly engine: {
     /** Absent = 127.0.0.1. */
     readonly host?: string | undefined
@@ -203,31 +201,27 @@ async function messageFor(forwarded: Forwarded) {
   const encoding = request.headers['content-encoding'] ?? 'identity'
   if (encoding.toLowerCase() !== 'identity') throw encodingRefused
   const rules = rulesOf(engine.runtime)
+  const json = new JsonBody(rules, engine.model)
   const length = Number(headers['content-length'] ?? Infinity)
-  if (rules.model === undefined && length > maxReadFirstBytes) {
+  if (length > maxReadFirstBytes && !(length === Infinity && rules.needsLength)) {
     // Without a length Node would send the body of a GET as if it were the next request.
     if (length === Infinity) headers['transfer-encoding'] = 'chunked'
-    return { headers, body: Readable.from(pieces(forwarded), { objectMode: false }) }
+    else headers['content-length'] = length + json.addedBytes
+    return { headers, body: Readable.from(pieces(forwarded, json), { objectMode: false }) }
   }
-  const whole = await wholeBody(forwarded)
-  // A part of a body is not judged: its client has left.
-  if (forwarded.response.destroyed) return { headers, body: undefined }
-  new AddressScan().push(whole)
-  const body = rules.model === undefined ? whole : rewritten(whole, rules, engine.model)
+  const body = await wholeBody(forwarded, json)
   headers['content-length'] = body.length
   return { headers, body }
 }
 
 /** What there is of it where the client has left. Throws Refusal. */
-async function wholeBody({ request, read }: Forwarded): Promise<Buffer> {
-  const all = [...read]
-  let bytes = all.reduce((sum, { length }) => sum + length, 0)
-  for (let piece = await nextPiece(request); piece; piece = await nextPiece(request)) {
-    all.push(piece)
-    bytes += piece.length
-    if (bytes > maxChangedBytes) throw bodyTooLarge(maxChangedBytes)
-  }
-  return Buffer.concat(all)
+async function wholeBody({ request, response, ...forwarded }: Forwarded, json: JsonBody): Promise<Buffer> {
+  using read = forwarded.read ?? new HeldPieces()
+  for (let piece = await nextPiece(request); piece; piece = await nextPiece(request)) read.add(piece)
+  const whole = Buffer.concat(read.take().map((piece) => json.push(piece)))
+  // A part of a body is not judged: its client has left.
+  if (!response.destroyed) json.end()
+  return whole
 }
 
 /** What has come of a body since it was asked for last, or comes next; undefined at its end, and when the client leaves. */
@@ -252,26 +246,19 @@ function somethingOf(request: IncomingMessage): Promise<void> {
   })
 }
 
-/** The body as it comes, looked at. Throws Refusal. */
-async function* pieces({ request, read }: Forwarded): AsyncGenerator<Buffer> {
-  const scan = new AddressScan()
-  const early = [...read]
+/** The body as it comes, as the engine may have it. Throws Refusal. */
+async function* pieces({ request, response, read }: Forwarded, json: JsonBody): AsyncGenerator<Buffer> {
   let bytes = 0
   for (;;) {
-    const piece = early.shift() ?? (await nextPiece(request))
-    if (!piece) return
+    const piece = read?.next() ?? (await nextPiece(request))
+    if (!piece) break
     bytes += piece.length
-    if (bytes > maxBodyBytes) throw bodyTooLarge()
-    scan.push(piece)
-    yield piece
+    if (bytes > maxBodyBytes) throw bodyTooLarge
+    const changed = json.push(piece)
+    if (changed.length > 0) yield changed
   }
+  if (!response.destroyed) json.end()
 }
-
-export const bodyTooLarge = (maxBytes = maxBodyBytes): Refusal =>
-  new Refusal(
-    ...(['4xx', 413, 'body_too_large'] as const),
-    `A request may have at most ${maxBytes / 1_024 / 1_024} MiB: send smaller images or less text.`,
-  )
 
 function engineFailure(title: string, cause: unknown): Refusal {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''

@@ -101,6 +101,12 @@ export const isPathOfEngines = (path: string): boolean =>
 /** `/v1/models/{id}`, of one segment. */
 export const modelInPath = (path: string): string | undefined => /^\/v1\/models\/([^/;]+)$/.exec(path)?.[1]
 
+/** The service, as namespace/name, that `GET /v1/models/{id}` is about; clients send its slash escaped or as it is. */
+export function serviceAsModelIn(url: string): string | undefined {
+  const [, namespace, name] = /^\/v1\/models\/([^/?;%]+)(?:\/|%2f)([^/?;%]+)$/i.exec(url) ?? []
+  return name === undefined ? undefined : `${namespace}/${name}`
+}
+
 const isModelPath = (path: string): boolean => modelInPath(path) !== undefined
 
 function decoded(text: string): string | undefined {

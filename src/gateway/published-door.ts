@@ -3,7 +3,8 @@ import type { Socket } from 'node:net'
 import type { GatewayRoute, PublishedAccess, ServiceKey } from '../contract/gateway.ts'
 import { Door, hostOf, isOfPage, type Asked } from './door.ts'
 import type { Figures } from './figures.ts'
-import { bodyTooLarge, connectionsToEngines, forward, maxBodyBytes } from './forward.ts'
+import { connectionsToEngines, forward } from './forward.ts'
+import { bodyTooLarge, maxBodyBytes } from './held-pieces.ts'
 import { askedKey, earlierKeyOf, isDigest, keyHeaders, requireKey, type AskedKey } from './keys.ts'
 import type { Listener } from './listeners.ts'
 import { enginePath, isAllowed, isStatusAlone, targetOf } from './paths.ts'
@@ -108,12 +109,11 @@ export class PublishedDoor extends Door {
     const target = targetOf(url)
     const exchange = this.begin(asked, route)
     if (!target || !isAllowed(entrance.runtime, method, target.path)) throw forbiddenPath(`${method} ${url}`)
-    if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
+    if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge
     await forward({
       ...{
         request,
         response,
-        read: [],
         path: enginePath(entrance.runtime, target),
         statusAlone: isStatusAlone(entrance.runtime, target),
         connections: this.#engines,

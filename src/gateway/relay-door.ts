@@ -4,7 +4,8 @@ import type { SecureContext } from 'node:tls'
 import { ingressHost, type GatewayRoute, type RelayIngressTold, type RelayToken } from '../contract/gateway.ts'
 import { Door, type Asked } from './door.ts'
 import type { Figures } from './figures.ts'
-import { answerNoFigures, bodyTooLarge, connectionsToEngines, forward, maxBodyBytes } from './forward.ts'
+import { answerNoFigures, connectionsToEngines, forward } from './forward.ts'
+import { bodyTooLarge, maxBodyBytes } from './held-pieces.ts'
 import { askedKey, earlierKeyOf, isShown, keyHeaders, requireKey, type AskedKey } from './keys.ts'
 import type { Listener } from './listeners.ts'
 import { enginePath, isAllowed, isKnownRuntime, isStatusAlone, targetOf } from './paths.ts'
@@ -140,9 +141,9 @@ export class RelayDoor extends Door {
     }
     const exchange = this.begin(asked, route)
     if (!target || !isAllowed(runtime, method, target.path)) throw forbiddenPath(`${method} ${url}`)
-    if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge()
+    if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge
     await forward({
-      ...{ request, response, read: [], exchange, service, inFlight: this.inFlight, connections: this.#engines },
+      ...{ request, response, exchange, service, inFlight: this.inFlight, connections: this.#engines },
       ...{ path: enginePath(runtime, target), statusAlone: isStatusAlone(runtime, target), isScrape },
       hidden: [...relayHeaders, ...(key.key === 'none' ? [] : keyHeaders)],
       engine: { host, port, title: route.name, runtime, model: names[0], engineKey },

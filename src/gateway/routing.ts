@@ -13,26 +13,37 @@ export const serviceOf = ({ namespace, name }: Pick<GatewayRoute, 'namespace' | 
 
 export const isServing = ({ port }: GatewayRoute): boolean => port !== undefined
 
-/** The services that are known at a time, and by which names requests mean them. */
+/**
+ * The services that are known at a time, and by which names requests mean them. Each name, also an alias, belongs to the namespace of the first
+ * service that has it: no other takes the requests for it, whether the first one serves or not.
+ */
 export class RouteTable {
   readonly all: readonly GatewayRoute[]
   readonly serving: readonly GatewayRoute[]
   readonly #byService: ReadonlyMap<string, GatewayRoute>
-  readonly #byName: ReadonlyMap<string, readonly GatewayRoute[]>
-  readonly #byAlias: ReadonlyMap<string, readonly { readonly route: GatewayRoute }[]>
+  readonly #byName: ReadonlyMap<string, readonly { readonly route: GatewayRoute }[]>
 
   constructor(routes: readonly GatewayRoute[]) {
     this.all = routes
     this.serving = routes.filter(isServing)
     this.#byService = new Map(routes.map((route) => [serviceOf(route), route]))
-    this.#byName = Map.groupBy(routes, ({ name }) => name)
-    const aliases = routes.flatMap((route) => route.names.map((alias) => ({ alias, route })))
-    this.#byAlias = Map.groupBy(aliases, ({ alias }) => alias)
+    const named = routes.flatMap((route) => [...new Set([route.name, ...route.names])].map((name) => ({ name, route })))
+    this.#byName = Map.groupBy(named, ({ name }) => name)
   }
 
   /** The shortest name by which a request reaches it. */
   idOf(route: GatewayRoute): string {
-    return this.#byName.get(route.name)?.length === 1 ? route.name : serviceOf(route)
+    return onlyOne(this.#holders(route.name)) === route ? route.name : serviceOf(route)
+  }
+
+  /** Of one namespace, what serves comes before what waits, and the service of that name before one that has it for an alias. */
+  #holders(name: string): readonly GatewayRoute[] {
+    const all = (this.#byName.get(name) ?? []).map(({ route }) => route)
+    const own = all.filter(({ namespace }) => namespace === all[0]?.namespace)
+    const serving = own.filter(isServing)
+    const holders = serving.length > 0 ? serving : own
+    const named = holders.filter((route) => route.name === name)
+    return named.length > 0 ? named : holders
   }
 
   /**
@@ -63,9 +74,9 @@ export class RouteTable {
     }
     if (model === undefined || model === '') return onlyOne(this.all) ?? this.#refuseWithoutModel()
     const exact = this.#byService.get(model)
-    // The first way in which a model names a service decides.
-    const named = (exact && [exact]) ?? this.#byName.get(model) ?? this.#byAlias.get(model)?.map(({ route }) => route)
-    if (!named) throw this.#notFound(`No service here answers to the model ${shown(model)}`)
+    if (exact) return exact
+    const named = this.#holders(model)
+    if (named.length === 0) throw this.#notFound(`No service here answers to the model ${shown(model)}`)
     const route = onlyOne(named)
     if (route) return route
     const message = `Several services here answer to the model ${shown(model)}: name one as namespace/name. ${this.#offered()}`
@@ -78,7 +89,7 @@ export class RouteTable {
       '4xx',
       400,
       'model_missing',
-      `The request names no model in its first 256 kB, and several are here: put "model" first, or name the service in the path, such as /${example?.namespace}/${example?.name}/v1/chat/completions. ${this.#offered()}`,
+      `The request names no model, and several are here: give it a "model", or name the service in the path, such as /${example?.namespace}/${example?.name}/v1/chat/completions. ${this.#offered()}`,
     )
   }
 

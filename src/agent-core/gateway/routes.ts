@@ -15,6 +15,8 @@ export interface KnownService {
   readonly key: string
   readonly message: string
   readonly names: readonly string[]
+  /** When its object was created, in RFC 3339; absent = before any that is known. */
+  readonly createdAt?: string | undefined
 }
 
 type Published = NonNullable<GatewayRoute['published']>
@@ -37,7 +39,10 @@ export class Routes {
     this.#options = options
   }
 
-  /** What serves comes first. What has not changed since it was last asked is the same object. */
+  /**
+   * The oldest first, to whose namespace a name belongs; where there are too many, those that wait are left out. What has not changed since it was
+   * last asked is the same object.
+   */
   now(services: readonly KnownService[]): GatewayRoute[] {
     const { servers } = this.#options
     const serving = new Map<string, GatewayRoute>()
@@ -59,7 +64,9 @@ export class Routes {
     }
     const waiting = [...known.values()].filter(({ key }) => !serving.has(key)).map((service) => this.#wait(service))
     this.#waiting = new Map(waiting.map((one) => [one.known.key, one]))
-    return [...serving.values(), ...waiting.map(({ route }) => route)].slice(0, maxRoutes)
+    const createdAt = (route: GatewayRoute): string => known.get(refKey(route))?.createdAt ?? ''
+    const routes = [...serving.values(), ...waiting.map(({ route }) => route)].slice(0, maxRoutes)
+    return routes.toSorted((one, other) => compare(createdAt(one), createdAt(other)))
   }
 
   #engine(key: string, port: number): Pick<GatewayRoute, 'host' | 'port' | 'engineKey'> {
@@ -118,6 +125,8 @@ export class Routes {
     return { known, route: { ...routeOf(known.key, namesFrom(known.names)), message, ...doors } }
   }
 }
+
+const compare = (one: string, other: string): number => (one < other ? -1 : one > other ? 1 : 0)
 
 const routeOf = (key: string, names: string[], runtime = 'llama-server'): GatewayRoute => ({
   ...splitKey(key),

@@ -149,11 +149,13 @@ export class ManagedService {
   }
 
   /** Undefined where it is not shown. */
-  get outlook(): { readonly key: string; readonly message: string; readonly names: readonly string[] } | undefined {
+  get outlook() {
     if (!this.#last || this.#last.plan.forget) return undefined
     const service = this.#rooms.cluster.inferenceServices.get(this.#namespace, this.#name)
     const files = this.modelFiles.filter((file) => file !== this.#fetch.model?.draft).map((file) => basename(file))
-    return { key: this.key, message: this.#last.plan.message, names: [service?.spec.value.modelRef ?? '', ...files] }
+    const names = [service?.spec.value.modelRef ?? '', ...files]
+    const createdAt = service?.metadata.creationTimestamp
+    return { key: this.key, message: this.#last.plan.message, names, createdAt }
   }
 
   get isProtected(): boolean {

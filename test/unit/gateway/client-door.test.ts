@@ -1,10 +1,11 @@
 import { once } from 'node:events'
-import { request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
+import { request as httpRequest, type IncomingMessage, type RequestOptions, type ServerResponse } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ClientDoor } from '../../../src/gateway/client-door.ts'
-import { maxBodyBytes } from '../../../src/gateway/forward.ts'
+import { Arrival } from '../../../src/gateway/door.ts'
+import { maxBodyBytes } from '../../../src/gateway/held-pieces.ts'
 import { Listeners } from '../../../src/gateway/listeners.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
@@ -121,7 +122,8 @@ describe('a request goes', () => {
     const of = { runtime: 'omlx', names: ['apples'], engineKey: 'of-omlx' }
     door.routes = [routeTo('one', daemon.port, of)]
     const headers = { authorization: 'Bearer of-client', 'x-api-key': 'of-client' }
-    expect((await post('/v1/chat/completions', { model: 'one' }, headers)).body).toBe('{"model":"apples"}')
+    const { body } = await post('/v1/chat/completions', { model: 'one' }, headers)
+    expect(JSON.parse(body)).toEqual({ model: 'apples' })
     expect(shown).toEqual([['Bearer of-omlx', undefined]])
     expect((await ask({ path: '/' })).body).not.toContain('of-omlx')
   })
@@ -140,12 +142,12 @@ describe('a request goes', () => {
     },
   )
 
-  test('without a name to the one that is there, with a body of any kind', async () => {
+  test('without a name to the one that is there, with any body that is a JSON object', async () => {
     await using only = await engine((request, response) => void text(request).then((body) => response.end(body)))
     door.routes = [routeTo('one', only.port)]
     const large = 'x'.repeat(600_000)
     expect((await post('/completion', { prompt: large })).body).toBe(JSON.stringify({ prompt: large }))
-    expect((await post('/completion', 'no JSON')).body).toBe('no JSON')
+    expect((await post('/completion', 'no JSON')).body).toContain('body_not_json')
     expect((await post('/completion', '')).body).toBe('')
     expect((await post('/completion', '{"a":1}', { 'transfer-encoding': 'chunked' })).body).toBe('{"a":1}')
     expect((await ask({ path: '/health' })).status).toBe(200)
@@ -335,9 +337,9 @@ describe('a body', () => {
     const body = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`
     const head = (method: string): string => `${method} /health HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n`
     const answered = await raw(`${head('GET')}transfer-encoding: chunked\r\nconnection: close\r\n\r\n${body}`)
-    expect(answered).toContain('hello')
+    expect(answered).toContain('body_not_json')
     await ask({ path: '/metrics' })
-    expect(only.seen).toEqual(['GET /health', 'GET /metrics'])
+    expect(only.seen).toEqual(['GET /metrics'])
   })
 })
 
@@ -431,6 +433,65 @@ describe('what is too much', () => {
     expect((await post('/v1/completions', {})).body).toBe('hello')
     for (const socket of slow) socket.destroy()
   })
+
+  test('requests whose bodies do not come keep nobody out, and 30 MiB of each that come are not held here', async () => {
+    const bytes = { seen: 0 }
+    await using only = await engine((request, response) => {
+      request.on('data', (piece: Buffer) => (bytes.seen += piece.length)).once('end', () => response.end('hello'))
+    })
+    door.routes = [routeTo('one', only.port, { runtime: 'mlx-lm' })]
+    const quiet: Socket[] = []
+    for (let count = 0; count < 1_500; count++) {
+      const socket = connect(port, '127.0.0.1').on('error', () => undefined)
+      const path = count % 2 ? '/v1/completions' : '/default/one/v1/completions'
+      socket.write(`POST ${path} HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-length: 1000\r\n\r\n{`)
+      quiet.push(socket)
+      if (count % 500 === 499) expect((await post('/v1/completions', {})).body).toBe('hello')
+    }
+    const mebibyte = Buffer.alloc(1_048_576, 'a')
+    const large = Array.from({ length: 10 }, () => {
+      const headers = { 'content-length': 40 * mebibyte.length }
+      const path = '/default/one/v1/completions'
+      const sent = httpRequest({ host: '127.0.0.1', port, agent: false, method: 'POST', path, headers })
+      sent.on('error', () => undefined).write('{"a":"')
+      for (let count = 0; count < 30; count += 1) sent.write(mebibyte)
+      return sent
+    })
+    await eventually(() => bytes.seen > 10 * 30 * mebibyte.length, { timeoutMs: 60_000 })
+    for (const one of [...quiet, ...large]) one.destroy()
+  })
+
+  test('a body that comes at less than 1 KiB a second is ended, and one that waits for its engine is not', () => {
+    const socket = { bytesRead: 500 }
+    const request = { socket, readableLength: 0 }
+    const arrival = new Arrival(request as IncomingMessage, {} as ServerResponse, 0)
+    const looks = (now: number, bytesRead: number, readableLength = 0) => {
+      Object.assign(socket, { bytesRead })
+      Object.assign(request, { readableLength })
+      return arrival.look(now)
+    }
+    expect([looks(2_000, 501), looks(4_000, 501), looks(20_000, 10_751), looks(30_000, 10_752, 1)]).toEqual([
+      ...['comes', 'quiet', 'comes', 'comes'],
+    ])
+    expect([looks(39_000, 10_752), looks(42_000, 11_000)]).toEqual(['quiet', 'slow'])
+  })
+
+  test('requests that a client sends before it has the answer are both answered before the door closes', async () => {
+    const go = Promise.withResolvers<undefined>()
+    await using only = await engine((request, response) => {
+      if (request.url === '/metrics') void go.promise.then(() => response.end('second'))
+      else response.end('first')
+    })
+    door.routes = [routeTo('one', only.port)]
+    const head = (path: string) => `GET /default/one${path} HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n\r\n`
+    const socket = connect(port, '127.0.0.1')
+    socket.write(head('/health') + head('/metrics'))
+    await eventually(() => only.seen.length === 2 && socket.bytesRead > 0)
+    const closed = door.close()
+    go.resolve(undefined)
+    expect(await text(socket)).toMatch(/first[^]*second$/)
+    await closed
+  })
 })
 
 describe('what is counted by service', () => {
@@ -506,9 +567,12 @@ describe('the door itself', () => {
     const list = JSON.parse(body) as { object: string; data: { id: string; object: string; owned_by: string }[] }
     expect([list.object, list.data.map(({ id, object, owned_by: by }) => `${id} ${object} ${by}`)]).toEqual([
       'list',
-      ['one model metalbar', 'default/two model metalbar', 'team/two model metalbar'],
+      ['one model metalbar', 'two model metalbar', 'team/two model metalbar'],
     ])
     expect(JSON.parse((await ask({ path: '/v1/models/qwen' })).body)).toMatchObject({ id: 'team/two', object: 'model' })
+    for (const path of ['/v1/models/team/two', '/v1/models/team%2Ftwo'])
+      expect(JSON.parse((await ask({ path })).body)).toMatchObject({ id: 'team/two', object: 'model' })
+    expect(errorOf(await ask({ path: '/v1/models/team%2fnobody' })).slice(0, 2)).toEqual([404, 'model_not_found'])
     expect(errorOf(await ask({ path: '/v1/models/nobody' })).slice(0, 2)).toEqual([404, 'model_not_found'])
     expect(errorOf(await ask({ path: '/v1/models/three' })).slice(0, 2)).toEqual([503, 'not_serving'])
   })

@@ -403,8 +403,8 @@ describe('a request is passed on', () => {
     const one = await serving({ runtime: 'omlx', names: ['apples'], engineKey: 'of-omlx' })
     const chat = { path: '/v1/chat/completions', method: 'POST', headers: { ...relay, authorization: 'Bearer x' } }
     const { body, headers } = await ask(chat, '{"model":"mine"}')
-    expect([body, JSON.parse(String(headers['x-request']))]).toEqual([
-      '{"model":"apples"}',
+    expect([JSON.parse(body), JSON.parse(String(headers['x-request']))]).toEqual([
+      { model: 'apples' },
       expect.objectContaining({ authorization: 'Bearer of-omlx' }),
     ])
     expect(one.seen).toHaveLength(1)

@@ -6,8 +6,8 @@ import { RouteTable } from '../../../src/gateway/routing.ts'
 const route = (namespace: string, name: string, ...names: string[]): GatewayRoute => ({
   ...{ namespace, name, names, runtime: 'llama-server', port: 1 },
 })
-const chat = route('default', 'chat', 'qwen', 'qwen.gguf')
-const code = route('default', 'code', 'coder')
+const chat = route('default', 'chat', 'qwen', 'qwen.gguf', 'same')
+const code = route('default', 'code', 'coder', 'same')
 const otherChat = route('team', 'chat', 'qwen')
 const routes = [chat, code, otherChat]
 const table = new RouteTable(routes)
@@ -25,14 +25,13 @@ describe('the model of a request names', () => {
 
   test.each([
     [
-      'chat',
+      'same',
       400,
-      'Several services here answer to the model "chat": name one as namespace/name. Available: default/chat, code, team/chat.',
+      'Several services here answer to the model "same": name one as namespace/name. Available: chat, code, team/chat.',
     ],
-    ['qwen', 400, 'Several services here answer to the model "qwen"'],
-    ['gpt-4', 404, 'No service here answers to the model "gpt-4". Available: default/chat, code, team/chat.'],
+    ['gpt-4', 404, 'No service here answers to the model "gpt-4". Available: chat, code, team/chat.'],
     ['x'.repeat(10_000), 404, `No service here answers to the model "${'x'.repeat(200)}…"`],
-    [undefined, 400, 'put "model" first, or name the service in the path, such as /default/chat/v1/chat/completions.'],
+    [undefined, 400, 'give it a "model", or name the service in the path, such as /default/chat/v1/chat/completions.'],
     ['', 400, 'The request names no model'],
   ])('nothing for sure: %j', (model, status, message) => {
     expect(() => table.routeOf(model)).toThrow(
@@ -43,16 +42,29 @@ describe('the model of a request names', () => {
   test('nothing, or several services of which one serves', () => {
     const waiting = { ...otherChat, port: undefined }
     expect(new RouteTable([waiting, code]).routeOf(undefined)).toBe(code)
-    expect(new RouteTable([waiting, chat, code]).routeOf('chat')).toBe(chat)
-    expect(new RouteTable([waiting, chat, code]).routeOf('qwen')).toBe(chat)
+    expect(new RouteTable([{ ...code, name: 'other', port: undefined }, chat]).routeOf('same')).toBe(chat)
     expect(new RouteTable([waiting]).routeOf(undefined)).toBe(waiting)
     const others = new RouteTable([waiting, { ...code, port: undefined }])
     expect(() => others.routeOf(undefined)).toThrow('No model is serving at the moment: GET / says why.')
   })
 
-  test('a service before an alias of another one', () => {
+  test('a service before an alias of another one of its namespace, unless only the other one serves', () => {
     const shadow = route('default', 'qwen')
-    expect(new RouteTable([shadow, chat]).routeOf('qwen')).toBe(shadow)
+    expect(new RouteTable([chat, shadow]).routeOf('qwen')).toBe(shadow)
+    expect(new RouteTable([chat, { ...shadow, port: undefined }]).routeOf('qwen')).toBe(chat)
+  })
+
+  test('what the first namespace has that is called so, also while that does not serve', () => {
+    const stranger = route('evil', 'qwen', 'chat')
+    expect([new RouteTable([chat, stranger]).routeOf('qwen'), table.routeOf('qwen'), table.routeOf('chat')]).toEqual([
+      ...[chat, chat, chat],
+    ])
+    const waiting = { ...chat, port: undefined }
+    const others = new RouteTable([waiting, stranger, otherChat])
+    expect([others.routeOf('qwen'), others.routeOf('chat'), others.routeOf('evil/qwen')]).toEqual([
+      ...[waiting, waiting, stranger],
+    ])
+    expect([others.idOf(waiting), others.idOf(stranger)]).toEqual(['chat', 'evil/qwen'])
   })
 })
 
@@ -72,7 +84,7 @@ describe('a path', () => {
 
   test('of a service that is not here says which are', () => {
     expect(() => table.directionOf(target('/default/gone/health'))).toThrow(
-      'There is no service default/gone on this machine. Available: default/chat, code, team/chat.',
+      'There is no service default/gone on this machine. Available: chat, code, team/chat.',
     )
   })
 })
@@ -83,5 +95,5 @@ test('of many services the first twenty are named, and how many more there are',
 })
 
 test('an id is as short as it can be', () => {
-  expect(routes.map((one) => table.idOf(one))).toEqual(['default/chat', 'code', 'team/chat'])
+  expect(routes.map((one) => table.idOf(one))).toEqual(['chat', 'code', 'team/chat'])
 })
