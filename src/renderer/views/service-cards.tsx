@@ -94,7 +94,7 @@ function factsOf(runtime: RuntimeFigures): [name: string, value: ReactNode][] {
     [workWords.kvUse, workWords.share(runtime.kvUse)],
     [
       workWords.lastRequest,
-      lastRequestAt === undefined ? workWords.unknown : <Age since={lastRequestAt} words={timeWords.ago} />,
+      lastRequestAt === undefined ? workWords.unknown : <Age key="last" since={lastRequestAt} words={timeWords.ago} />,
     ],
   ]
 }
@@ -112,18 +112,18 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
     <Card title={addressWords.title}>
       <Facts
         facts={[
-          [addressWords.pods, url === undefined ? addressWords.notPublished : <CopyUrl url={url} />],
+          [addressWords.pods, url === undefined ? addressWords.notPublished : <CopyUrl key="pods" url={url} />],
           address !== undefined &&
             port !== undefined && [
               addressWords.published,
               <CopyUrl key="published" url={`http://${addressAndPort(address, port)}`} />,
             ],
-          [addressWords.here, local === undefined ? addressWords.notRunning : <CopyUrl url={local} />],
+          [addressWords.here, local === undefined ? addressWords.notRunning : <CopyUrl key="here" url={local} />],
           server !== undefined && server !== local && [addressWords.server, <CopyUrl key="server" url={server} />],
           local !== undefined && proxy !== undefined && [addressWords.clients, addressWords.from(clients)],
           url !== undefined && [
             addressWords.reached,
-            reachedFrom ? <Reached from={reachedFrom} /> : addressWords.nobodyYet,
+            reachedFrom ? <Reached key="reached" from={reachedFrom} /> : addressWords.nobodyYet,
           ],
         ]}
       />
