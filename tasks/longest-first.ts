@@ -6,10 +6,11 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
  */
 const longest = [
   'window/states',
-  'security/traced-agent',
   'shell/menu-bar',
-  'agent/bad-input',
   'agent/commands',
+  'agent/published-address',
+  'agent/bad-input',
+  'agent/gateway',
   'agent/life-cycle',
   'agent/memory',
   'agent/mishaps',
@@ -21,10 +22,10 @@ const longest = [
   'window/real-',
   'window/',
   'kube/',
+  'unit/servers/',
   'unit/power/',
   'unit/reconcile/',
   'unit/models/download/',
-  'unit/servers/',
 ]
 
 /** Starts the longest files first. */
