@@ -282,6 +282,18 @@ const modelRows = {
     counts: 'now',
     trust: 'page',
   },
+  namespaceModelBytes: {
+    kind: 'bytes',
+    schema: whole(0, 1_000_000_000_000_000, 'must be from 0 to 1000T'),
+    default: 0,
+    defaultMeans: 'half of the volume',
+    section: 'Models',
+    flag: 'namespace-model-limit',
+    title: 'Store limit per namespace',
+    help: 'For all models that one namespace fetched, such as 200Gi.',
+    counts: 'nextDownload',
+    trust: 'page',
+  },
   hubEndpoint: {
     kind: 'text',
     schema: z.url({ protocol: /^https?$/, error: endpointMessage }).max(1_000, endpointMessage),

@@ -161,6 +161,7 @@ export const memorySettings = (settings: AgentSettings): MemorySettings => ({
 
 export const downloadSettings = (settings: AgentSettings): DownloadSettings => ({
   bytesPerSecond: settings.downloadBytesPerSecond,
+  bytesPerNamespace: settings.namespaceModelBytes,
   hubEndpoint: settings.hubEndpoint,
   hubTokenFile: settings.hubTokenFile,
   caFile: settings.caFile,

@@ -40,6 +40,7 @@ export type ModelErrorReason =
   | 'ChecksumMismatch'
   | 'Stalled'
   | 'DiskFull'
+  | 'NamespaceFull'
   | 'StoreReadOnly'
   | 'StoreNotWritable'
   | 'StoreUnusable'

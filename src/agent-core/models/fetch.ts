@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
-import { lstat, rename } from 'node:fs/promises'
+import { lstat, rename, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
+import { formatBytes } from '../../contract/format.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { stateOfFile } from '../util/files.ts'
@@ -18,7 +19,7 @@ import { type GgufHeader, whyNoModel } from './gguf/gguf.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { localModel, type ModelRoots } from './local.ts'
 import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
-import type { OwnedSource, Remote } from './remote.ts'
+import type { DownloadSettings, OwnedSource, Remote } from './remote.ts'
 import { isVouchedFor, type RemoteFile } from './resolve.ts'
 import type { Waiters } from './shared-work.ts'
 import { parseModelSource, shownSource } from './source.ts'
@@ -37,6 +38,7 @@ export interface FetcherOptions {
   readonly inventory: Pick<Inventory, 'partialsFolder'>
   readonly remote: Remote
   readonly turns: DownloadTurns
+  readonly settings: () => DownloadSettings
   readonly headers: FactsOfFiles<GgufHeader>
   readonly log: Logger
   readonly now: () => number
@@ -44,6 +46,9 @@ export interface FetcherOptions {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly homeDir: string
 }
+
+/** Many times what one machine serves: a namespace that has more fills the store, whose models are looked through. */
+const maxModels = 1_000
 
 /** More files than the store of one machine has. */
 const maxHashes = 10_000
@@ -218,6 +223,7 @@ export class Fetcher {
     const { log, now, store, remote } = this.#options
     const { name: model, format, source } = request
     const fields = { model, source: shownSource(source), files: files.length }
+    await this.#requireRoomFor(request.namespace, files)
     log.info('downloading model', fields)
     const startedAt = now()
     const arrived: Content[] = []
@@ -239,6 +245,21 @@ export class Fetcher {
     const { path, sizeBytes } = stored
     log.info('downloaded model', { ...fields, path, sizeBytes, durationMs: now() - startedAt })
     return stored
+  }
+
+  /** Throws `NamespaceFull` where the files are more than the namespace may still have; a person may have all there is. */
+  async #requireRoomFor(namespace: string, files: readonly RemoteFile[]): Promise<void> {
+    if (namespace === '') return
+    const { store, settings, inventory } = this.#options
+    const { models, bytes } = await store.fetchedBy(namespace)
+    const more = files.reduce((sum, { sizeBytes = 0 }) => sum + sizeBytes, 0)
+    const { blocks, bsize } = await statfs(await inventory.partialsFolder())
+    const limit = settings().bytesPerNamespace || Math.floor((blocks * bsize) / 2)
+    if (models < maxModels && bytes + more <= limit) return
+    throw ModelError.untilRepairedHere(
+      'NamespaceFull',
+      `Namespace ${namespace} has ${models} models of ${formatBytes(bytes)} in the model store and may have ${maxModels} of ${formatBytes(limit)}, and this one has ${formatBytes(more)}: delete models that no service uses, or raise --namespace-model-limit.`,
+    )
   }
 
   /** One file from the store, the caches of other tools, or the network. */

@@ -126,7 +126,7 @@ export class Models {
     this.#roots = new ModelRoots({ store: this.#store, roots: allowedModelRoots, home: homeDir })
     this.#fetcher = new Fetcher({
       ...{ store: this.#store, watch: this.#watch, roots: this.#roots, inventory: this.#inventory },
-      ...{ remote: this.#remote, turns: this.#turns, headers: this.#headers, log, now, env, homeDir },
+      ...{ remote: this.#remote, turns: this.#turns, settings, headers: this.#headers, log, now, env, homeDir },
     })
     this.#pulls = new Pulls({ ensure: (request, how) => this.ensure(request, how), onChange, now })
   }

@@ -19,6 +19,8 @@ import { owners } from './store/owner.ts'
 export interface DownloadSettings {
   /** The limit of all downloads together; 0 = none. */
   readonly bytesPerSecond: number
+  /** What the models that one namespace fetched may take of the store together; 0 = half of its volume. */
+  readonly bytesPerNamespace: number
   readonly hubEndpoint?: string | undefined
   readonly hubTokenFile?: string | undefined
   readonly caFile?: string | undefined
@@ -28,6 +30,7 @@ export interface DownloadSettings {
 
 export const defaultDownloadSettings: DownloadSettings = {
   bytesPerSecond: editableRows.downloadBytesPerSecond.default,
+  bytesPerNamespace: editableRows.namespaceModelBytes.default,
   hubLoginNamespaces: [],
 }
 

@@ -43,6 +43,7 @@ const fromDefaults = {
   clientPort: 9999,
   ingressPort: 9443,
   downloadBytesPerSecond: 0,
+  namespaceModelBytes: 0,
   memoryFraction: 0,
   memoryCheckMode: 'enforce',
   evictionEnabled: false,

@@ -33,7 +33,7 @@ test('a file arrives byte for byte, with a record of its source', async () => {
     record: {
       source: url,
       sourceSha256: digest,
-      ...{ schema: 1, model: 'tiny' },
+      ...{ schema: 1, model: 'tiny', namespace: 'default' },
       files: [{ path: 'x.gguf', sizeBytes: 3_000_000, sha256: createHash('sha256').update(content).digest('hex') }],
       primary: 'x.gguf',
       completedAt: '2026-01-02T03:04:05.000Z',

@@ -1,9 +1,11 @@
 import { mkdir, open, readdir, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { defaultDownloadSettings } from '../../../src/agent-core/models/models.ts'
+import { selectionDigest } from '../../../src/agent-core/models/selection.ts'
 import type { ModelUser } from '../../../src/agent-core/models/store/inventory.ts'
 import { eventually } from '../../support/eventually.ts'
-import { gguf, request, startWorld, staying, type World } from './world.ts'
+import { failure, gguf, request, startWorld, staying, type World } from './world.ts'
 
 let world: World
 let users: readonly ModelUser[] | undefined
@@ -82,5 +84,47 @@ test('a partial download that a service still wants is kept however old it is, a
     [key('a'), key('b')],
     [key('a'), `${key('a')}.json`],
     'There is nothing to prune: every model in the store is used by a service.',
+  ])
+})
+
+test('a namespace has no more models and bytes than it may, which a person does not count among and may exceed', async () => {
+  const settings = () => ({ ...defaultDownloadSettings, bytesPerNamespace: 6_000 })
+  const models = world.restarted({ settings })
+  const source = (name: string) => world.server.serve(`/${name}.gguf`, gguf(name)).url
+  await models.ensure(request(source('p'), 'p', ''), staying())
+  for (const name of ['a', 'b']) await models.ensure(request(source(name), name, 'team'), staying())
+  expect(await failure(models.ensure(request(source('c'), 'c', 'team'), staying()))).toMatchObject({
+    reason: 'NamespaceFull',
+    message: expect.stringMatching(
+      /^Namespace team has 2 models of 8\.2 kB .* raise --namespace-model-limit\.$/,
+    ) as string,
+  })
+  await models.ensure(request(source('c'), 'c', 'others'), staying())
+  await models.ensure(request(source('d'), 'd', ''), staying())
+})
+
+test('what a deleted Model left goes when no service has used it for a month, and what a person pulled stays', async () => {
+  let now = Date.parse('2026-01-01T00:00:00Z')
+  const sources = ['used', 'left', 'pulled'].map((name) => world.server.serve(`/${name}.gguf`, gguf(name)).url)
+  const models = world.restarted({ now: () => now })
+  for (const [at, namespace] of ['a', 'a', ''].entries())
+    await models.ensure(request(sources[at] ?? '', `m${at}`, namespace), staying())
+  const digest = selectionDigest({ source: sources[0] ?? '' })
+  users = [{ service: 'a/chat', model: 'm0', digest, isActive: false }]
+  const sweptAfter = async (days: number) => {
+    now += days * 24 * 3_600_000
+    const life = world.restarted({ now: () => now })
+    life.start()
+    await life.stop()
+    return (await life.view()).models.map(({ name }) => name)
+  }
+  const kept = await sweptAfter(29)
+  const gone = await sweptAfter(2)
+  users = []
+  // It was in use until now.
+  expect([kept, gone, await sweptAfter(1)]).toEqual([
+    ['m0', 'm1', 'm2'],
+    ['m0', 'm2'],
+    ['m0', 'm2'],
   ])
 })

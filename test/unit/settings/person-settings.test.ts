@@ -24,6 +24,7 @@ const kept = {
     drainLimitMs: 1,
     startupStallMs: 5_000,
     downloadBytesPerSecond: 20_971_520,
+    namespaceModelBytes: 0,
     hubEndpoint: 'http://mirror.lan/hub',
     hubTokenFile: '/home/me/token',
     caFile: '/home/me/ca.pem',

@@ -55,6 +55,11 @@ export interface InventoryOptions {
 /** A partial download that nobody continued for so long is not coming back: a week outlasts a weekend. */
 const partialKeepMs = 7 * 24 * 3_600_000
 
+const dayMs = 24 * 3_600_000
+
+/** Whoever deletes a Model and makes it anew does so within a month. */
+const unusedKeepMs = 30 * dayMs
+
 /** Something that the store holds, and how it is deleted. */
 interface Entry {
   readonly view: StoredModelView
@@ -175,7 +180,7 @@ export class Inventory {
     return services?.length !== 0
   }
 
-  /** Deletes partial downloads that were not continued in time, and what {@link limit} does. Throws ModelError. */
+  /** Deletes partial downloads that were not continued in time, what {@link limit} does, and models that nobody uses any more. Throws ModelError. */
   async sweep(): Promise<void> {
     const { log } = this.#options
     const gone = await deleted((await this.#partials()).filter(isPrunable))
@@ -183,6 +188,26 @@ export class Inventory {
       log.info('old partial downloads removed', { models: gone.map(({ view }) => view.name), bytes: sum(gone) })
     }
     await this.limit()
+    await this.#dropUnused()
+  }
+
+  /** Deletes what a namespace fetched and no service has used for {@link unusedKeepMs}. A use is put down once a day. */
+  async #dropUnused(): Promise<void> {
+    const { store, users, log, now } = this.#options
+    const known = users()
+    if (known === undefined) return
+    const models = await store.list()
+    const services = await this.#servicesOf(models, known)
+    for (const [at, stored] of models.entries()) {
+      const { lastUsedAt, completedAt, origin } = stored.manifest
+      const unusedMs = now() - Date.parse(lastUsedAt ?? completedAt)
+      if (services[at]?.length !== 0) {
+        if (unusedMs >= dayMs) await store.amend(stored, () => ({ lastUsedAt: new Date(now()).toISOString() }))
+      } else if (origin === 'downloaded' && unusedMs >= unusedKeepMs) {
+        await store.remove(stored)
+        log.info('model that no service has used for a month removed', { model: stored.model, path: stored.path })
+      }
+    }
   }
 
   /** Deletes partial downloads that no service names, oldest first, until they take no more than {@link maxPartialBytes}. Throws ModelError. */

@@ -42,6 +42,8 @@ const manifestSchema = z.object({
   schema: z.literal(1),
   /** Name of the Model that it was fetched for. */
   model: z.string(),
+  /** The namespace of that Model; empty where a person fetched it. */
+  namespace: z.string(),
   /** For people: without credentials and query. */
   source: z.string(),
   /** What tells sources apart: see `selectionDigest`. */

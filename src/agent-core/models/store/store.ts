@@ -129,6 +129,14 @@ export class Store {
     })
   }
 
+  /** How many models the Models of the namespace fetched, and of how many bytes. Throws ModelError. */
+  fetchedBy(namespace: string): Promise<{ readonly models: number; readonly bytes: number }> {
+    return this.#guarded(async () => {
+      const all = await this.#of(({ manifest }) => manifest.namespace === namespace && manifest.origin === 'downloaded')
+      return { models: all.length, bytes: all.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0) }
+    })
+  }
+
   /** A file with this content that is the owner's or everybody's, by its record and its length. Throws ModelError. */
   findContent(
     { sha256, sizeBytes }: { readonly sha256: string; readonly sizeBytes?: number | undefined },
@@ -395,9 +403,10 @@ export class Store {
   }
 
   /** What a record says of any model. */
-  #facts({ model, source, digest }: Wanted, origin: Manifest['origin']) {
+  #facts({ model, namespace, source, digest }: Wanted, origin: Manifest['origin']) {
     const completedAt = new Date(this.#now()).toISOString()
-    return { schema: 1, model, source: shownSource(source), sourceSha256: digest, completedAt, origin } as const
+    const which = { model, namespace, source: shownSource(source), sourceSha256: digest }
+    return { schema: 1, ...which, completedAt, origin } as const
   }
 
   get #foundFolder(): string {
