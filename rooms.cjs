@@ -52,10 +52,12 @@ const faces = {
   kube: [
     'api-error',
     'cluster',
+    'connection',
     'event-recorder',
     'kube-api',
     'kube-transport',
     'kubeconfig',
+    'kubeconfig-watch',
     'list-watch',
     'object-cache',
     'pinned-context',

@@ -28,8 +28,6 @@ export default defineConfig({
     reportCompressedSize: false,
     rolldownOptions: {
       output: { entryFileNames: 'metal-agent.js', chunkFileNames: 'chunks/[name]-[hash].js' },
-      // Nothing of its generated API is used; kept for side effects it does not have, it costs 18 MiB of memory.
-      treeshake: { moduleSideEffects: (id) => !id.includes('@kubernetes/client-node/dist/') },
     },
   },
 })

@@ -25,11 +25,10 @@ export default defineConfig({
     license: { fileName: 'main.licences.json' },
     minify: true,
     reportCompressedSize: false,
-    // The Kubernetes client is loaded from this disk, not over a network.
+    // Loaded from this disk, not over a network.
     chunkSizeWarningLimit: 2_000,
     rolldownOptions: {
       output: { entryFileNames: 'main.js', chunkFileNames: 'chunks/[name]-[hash].js' },
-      treeshake: { moduleSideEffects: (id) => !id.includes('@kubernetes/client-node/dist/') },
     },
   },
 })

@@ -239,7 +239,10 @@ async function agentsCluster(context: VerbContext, options: unknown): Promise<Ri
 }
 
 async function currentContext({ io: { env } }: VerbContext): Promise<string> {
-  const { KubeconfigError, listContexts } = await import('../agent-core/kube/pinned-context.ts')
+  const [{ KubeconfigError }, { listContexts }] = await Promise.all([
+    import('../agent-core/kube/kubeconfig.ts'),
+    import('../agent-core/kube/pinned-context.ts'),
+  ])
   try {
     const { contexts, source } = await listContexts({ env })
     const current = contexts.find(({ isDefault }) => isDefault)

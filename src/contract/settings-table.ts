@@ -131,7 +131,7 @@ const clusterRows = {
   kubeconfig: {
     kind: 'path',
     schema: absolutePath,
-    defaultMeans: '$KUBECONFIG, then the service account if in a Pod, then ~/.kube/config',
+    defaultMeans: '$KUBECONFIG, then ~/.kube/config',
     section: 'Cluster',
     flag: 'kubeconfig',
     flagTakes: {

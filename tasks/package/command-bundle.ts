@@ -67,7 +67,6 @@ async function bundle(entry: string, folder: string, name: string): Promise<stri
       reportCompressedSize: false,
       rolldownOptions: {
         output: { format: 'cjs', codeSplitting: false, entryFileNames: name },
-        treeshake: { moduleSideEffects: (id) => !id.includes('@kubernetes/client-node/dist/') },
       },
     },
   }

@@ -5,9 +5,25 @@ import { missingGo } from './go.ts'
 import type { Found, Part } from './part.ts'
 import { isExecutable, run } from './tools.ts'
 
-const kubernetesVersion = '1.36.3'
+export const kubernetesVersion = '1.36.3'
 const sourceFolder = join(import.meta.dirname, '../../test/support/control-plane')
 const sources = ['main.go', 'go.mod', 'go.sum'].map((file) => readFileSync(join(sourceFolder, file), 'utf8'))
+
+/** The inputs that decide how what is built of the module comes out. */
+export const kubernetesFolder = (name: string): string => partFolder(name, kubernetesVersion, sources)
+
+/** A command of the module that pins Kubernetes for tests. */
+export const buildKubernetes = (name: string, command: string, logFile: string): Promise<void> =>
+  buildOnce(kubernetesFolder(name), (folder) =>
+    run(
+      'go',
+      [
+        ...['build', '-v', '-mod=readonly', '-trimpath', '-buildvcs=false', '-ldflags=-s -w'],
+        ...['-o', join(folder, name), command],
+      ],
+      { logFile, cwd: sourceFolder, env: { CGO_ENABLED: '0', GOFLAGS: '' } },
+    ),
+  )
 
 /** kube-apiserver with etcd: the folder of KUBEBUILDER_ASSETS, else our one binary. */
 export const controlPlanePart: Part = {
@@ -16,30 +32,14 @@ export const controlPlanePart: Part = {
   required: true,
   find: () => findAssets(process.env['KUBEBUILDER_ASSETS']) ?? findBuilt(),
   lacks: () => missingGo('1.26', 'set KUBEBUILDER_ASSETS'),
-  build: (logFile) =>
-    buildOnce(builtFolder(), async (workFolder) => {
-      const output = join(workFolder, 'control-plane')
-      await run(
-        'go',
-        ['build', '-v', '-mod=readonly', '-trimpath', '-buildvcs=false', '-ldflags=-s -w', '-o', output, '.'],
-        {
-          logFile,
-          cwd: sourceFolder,
-          env: { CGO_ENABLED: '0', GOFLAGS: '' },
-        },
-      )
-    }),
+  build: (logFile) => buildKubernetes('control-plane', '.', logFile),
 }
 
 function findBuilt(): Found {
-  const path = join(builtFolder(), 'control-plane')
+  const path = join(kubernetesFolder('control-plane'), 'control-plane')
   return isExecutable(path)
     ? { found: true, path, origin: 'built' }
     : { found: false, reason: 'the Kubernetes API server is not built: run `make setup`' }
-}
-
-function builtFolder(): string {
-  return partFolder('control-plane', kubernetesVersion, sources)
 }
 
 function findAssets(folder: string | undefined): Found | undefined {

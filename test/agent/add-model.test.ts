@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
-import { loadAllYaml } from '@kubernetes/client-node'
+import { loadAll } from 'js-yaml'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import type { CommandInput } from '../../src/contract/commands.ts'
@@ -26,7 +26,7 @@ const specShape = z.object({ spec: z.record(z.string(), z.unknown()), metadata: 
 
 const roles = z
   .array(z.object({ metadata: z.object({ name: z.string() }), rules: z.array(z.custom<Rule>()) }))
-  .parse(loadAllYaml(await readFile('assets/rbac.yaml', 'utf8')))
+  .parse(loadAll(await readFile('assets/rbac.yaml', 'utf8')))
 const rulesOf = (...names: string[]): readonly Rule[] =>
   roles.filter(({ metadata }) => names.includes(metadata.name)).flatMap(({ rules }) => rules)
 
@@ -62,7 +62,7 @@ describe('on a real API server', () => {
     const made = [await modelOf(world, 'tiny-1.1b'), await serviceOf(world, 'tiny-1.1b')].map((one) =>
       specShape.parse(one),
     )
-    const told = (loadAllYaml(applicationYaml(application)) as unknown[]).map((one) => specShape.parse(one))
+    const told = (loadAll(applicationYaml(application)) as unknown[]).map((one) => specShape.parse(one))
     for (const [at, one] of made.entries()) expect(one).toMatchObject(told[at] ?? {})
 
     expect(await run(agent, { name: 'applyModel', application }, requestId)).toEqual(added)
@@ -195,8 +195,7 @@ describe('on a real API server', () => {
     })
     expect(await modelOf(world, 'refused')).toBeUndefined()
 
-    for (const one of loadAllYaml('yaml' in refusal ? (refusal.yaml ?? '') : '') as never[])
-      await world.admin.apply(one)
+    for (const one of loadAll('yaml' in refusal ? (refusal.yaml ?? '') : '') as never[]) await world.admin.apply(one)
     const { uid } = await second.untilReady('refused')
     expect(await run(second, { name: 'deleteModel', service, uid })).toMatchObject({
       outcome: 'refused',

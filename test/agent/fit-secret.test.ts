@@ -20,11 +20,8 @@ const rules = [
   { apiGroups: [''], resources: ['secrets'], resourceNames: ['right', 'keyless', 'missing', 'team'], verbs: ['get'] },
 ]
 
-test('a private source is sized with the token of a Secret of its namespace, which is asked of anew for each Secret, told nowhere, and named by the Model that is added', async ({
-  skip,
-}) => {
+test('a private source is sized with the token of a Secret of its namespace, which is asked of anew for each Secret, told nowhere, and named by the Model that is added', async () => {
   const identity = await throwAwayIdentity()
-  if (!identity) return skip('needs openssl')
   const { admin, namespace, connection } = cluster()
   await using world = await AgentWorld.open(connection, { namespace, controller: false })
   await using hub = await startFakeHub({ identity, tokens: [token] })

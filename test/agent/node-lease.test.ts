@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import path from 'node:path'
-import { loadAllYaml } from '@kubernetes/client-node'
+import { loadAll } from 'js-yaml'
 import { describe, expect, inject, test } from 'vitest'
 import { z } from 'zod'
 import { leaseNameOf } from '../../src/agent-core/publishing/lease-content.ts'
@@ -117,7 +117,7 @@ describe('an agent in this process', () => {
     await using world = await AgentWorld.open(api().connection, { namespace })
     const roles = z
       .array(z.object({ metadata: z.object({ name: z.string() }), rules: z.array(z.custom<Rule>()) }))
-      .parse(loadAllYaml(await readFile('assets/rbac.yaml', 'utf8')))
+      .parse(loadAll(await readFile('assets/rbac.yaml', 'utf8')))
     const needed = roles.find(({ metadata }) => metadata.name === 'metalbar-agent')?.rules ?? []
     const { connection } = await api().restricted(needed)
     const { agent } = await world.serving('tiny', { connection })

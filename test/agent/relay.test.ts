@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { loadAllYaml } from '@kubernetes/client-node'
+import { loadAll } from 'js-yaml'
 import { z } from 'zod'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
@@ -240,7 +240,7 @@ const answersAt = (host: string, port: number): Promise<boolean> =>
 /** A user who may do what the two roles of assets/rbac.yaml say, and nothing else. */
 async function restricted(api: World): Promise<Connection> {
   const text = await readFile(join(import.meta.dirname, '../../assets/rbac.yaml'), 'utf8')
-  const roles = z.array(role).parse(loadAllYaml(text))
+  const roles = z.array(role).parse(loadAll(text))
   const rules = roles.filter(({ metadata: { name } }) => name === 'metalbar-agent' || name === 'metalbar-relay')
   const { connection } = await api.restricted(rules.flatMap((one) => one.rules))
   return connection

@@ -39,11 +39,8 @@ async function restrictedAgent(folder: string, ...flags: readonly string[]): Pro
   return AgentProcess.start({ folder, kubeconfig: await readFile(kubeconfig, 'utf8'), args: [...usual, ...flags] })
 }
 
-test('the token of a Secret opens a private model at the Hub alone, and stands nowhere; a Secret that is of no use is told and looked for again', async ({
-  skip,
-}) => {
+test('the token of a Secret opens a private model at the Hub alone, and stands nowhere; a Secret that is of no use is told and looked for again', async () => {
   const identity = await throwAwayIdentity()
-  if (!identity) return skip('needs openssl')
   const { admin, namespace, connection } = cluster()
   await using _controller = await startControllerStandIn({ connection, namespace })
   await using folder = await temporaryFolder()

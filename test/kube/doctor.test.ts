@@ -47,7 +47,7 @@ describe.each(apiWorlds)('the doctor asks $name', ({ use }) => {
     const { connection, namespace } = world()
     const found = await look(connection, namespace)
     expect(verdictsOf(found)).toEqual({
-      ...{ kubeconfig: 'pass', 'credential-plugin': 'notApplicable', 'api-server': 'pass', llmkube: 'pass' },
+      ...{ kubeconfig: 'pass', 'client-certificate': 'notApplicable', 'api-server': 'pass', llmkube: 'pass' },
       ...{ namespace: 'pass', rights: 'pass', 'cluster-admin': 'warn', clock: 'pass' },
     })
     expect(found['api-server']?.says).toMatch(/^https?:\/\/\S+ is Kubernetes v\d\S* and answered in \d+ ms\.$/)

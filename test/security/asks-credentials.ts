@@ -1,5 +1,4 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { HttpMethod, RequestContext } from '@kubernetes/client-node'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
 import { messageOf } from '../../src/agent-core/util/message-of.ts'
 
@@ -10,9 +9,8 @@ import { messageOf } from '../../src/agent-core/util/message-of.ts'
 const delay = monitorEventLoopDelay({ resolution: 10 })
 
 const ask = async (context: PinnedContext): Promise<string> => {
-  const request = new RequestContext(context.server, HttpMethod.GET)
-  await context.config.applySecurityAuthentication(request)
-  return request.getHeaders()['Authorization'] ?? 'nothing'
+  const { headers } = await context.connection.authenticated()
+  return headers['authorization']?.toString() ?? 'nothing'
 }
 
 const askAll = (file: string): Promise<string[]> =>

@@ -1,16 +1,17 @@
 import { execFile } from 'node:child_process'
 import { access, readdir, truncate, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:https'
+import { createServer, type ServerOptions } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
-import { HttpMethod, RequestContext } from '@kubernetes/client-node'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
+import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
 import { askProgram } from '../../src/agent-core/util/ask-program.ts'
 import type { AgentProcess } from '../support/agent-process.ts'
+import { certified, type Certified } from '../support/certificates.ts'
 import { maxHeld, watchedAgent } from '../support/event-loop/health-watch.ts'
 import { eventually } from '../support/eventually.ts'
 import { throwAwayIdentity } from '../support/kube-sim/tls.ts'
@@ -36,7 +37,7 @@ test('however many requests wait for a credential plugin that hangs, one runs at
 
 test('a plugin has nobody at its input, and what it says is used until it expires or credentials are renewed', async () => {
   await using folder = await temporaryFolder()
-  const answer = `{"kind":"ExecCredential","status":{"token":"'$count'"}}`
+  const answer = tokenText("'$count'")
   const script = `cat; count=$(ls ${folder.dir} | wc -l); touch ${folder.dir}/run-$$; echo '${answer}'`
   const context = await contextWithPlugin(folder.dir, script, 20_000)
   const [first, again] = [await authorization(context), await authorization(context)]
@@ -44,16 +45,6 @@ test('a plugin has nobody at its input, and what it says is used until it expire
   expect(again).toBe(first)
   await context.renew()
   expect(await authorization(context)).not.toBe(first)
-})
-
-test('a plugin that fails is told with what it said, and one that prints nonsense by its name', async () => {
-  await using folder = await temporaryFolder()
-  const failing = await contextWithPlugin(folder.dir, 'echo log in first >&2; exit 1', 20_000)
-  await expect(authorization(failing)).rejects.toThrow(
-    'The credential plugin /bin/sh of the kubeconfig failed: log in first',
-  )
-  const confused = await contextWithPlugin(folder.dir, 'echo hello', 20_000)
-  await expect(authorization(confused)).rejects.toThrow('/bin/sh of the kubeconfig printed no ExecCredential.')
 })
 
 describe('whatever a kubeconfig names for its credentials, the agent is not held up', () => {
@@ -83,35 +74,23 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
     },
     {
       what: 'exec that never ends',
-      user: () => ({ exec: { command: '/bin/sh', args: ['-c', never] } }),
+      user: () => execOf('/bin/sh', '-c', never),
       got: /did not answer within 500 ms/,
     },
     {
       what: 'exec that never stops talking',
-      user: () => ({ exec: { command: '/bin/cat', args: [endless] } }),
+      user: () => execOf('/bin/cat', endless),
       got: /printed more than 1048576 bytes/,
-    },
-    {
-      what: 'exec as an auth-provider',
-      user: () => ({
-        'auth-provider': { name: 'gcp', config: { exec: { command: '/bin/sh', args: ['-c', tokenOf('t')] } } },
-      }),
-      got: /^Bearer t$/,
     },
     { what: 'tokenFile', user: ({ token }) => ({ tokenFile: token }), got: /^Bearer of-file$/ },
     {
       what: 'tokenFile that is a pipe',
       user: ({ pipe }) => ({ tokenFile: pipe }),
-      got: /the token file .* cannot be read: .*pipe is not a regular file/,
+      got: /The token file .* cannot be read: .*pipe is not a regular file/,
     },
     {
-      what: 'token-file that is a pipe',
-      user: ({ pipe }) => ({ 'token-file': pipe }),
-      got: /pipe is not a regular file/,
-    },
-    {
-      what: 'token file of a Pod that never ends',
-      user: () => ({ 'auth-provider': { name: 'tokenFile', config: { tokenFile: endless } } }),
+      what: 'tokenFile that never ends',
+      user: () => ({ tokenFile: endless }),
       got: /\/dev\/zero is not a regular file/,
     },
     {
@@ -122,23 +101,23 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
     {
       what: 'client certificate that is a pipe',
       user: ({ pipe, token }) => ({ 'client-certificate': pipe, 'client-key': token }),
-      got: /the client certificate .* not a regular file/,
+      got: /The client certificate .* not a regular file/,
     },
     {
       what: 'client key that never ends',
       user: ({ token }) => ({ 'client-certificate': token, 'client-key': endless }),
-      got: /the client key .* not a regular file/,
+      got: /The client key .* not a regular file/,
     },
     {
       what: 'certificate authority that is a pipe',
       user: () => ({ token: 't' }),
       cluster: ({ pipe }) => ({ 'certificate-authority': pipe }),
-      got: /the certificate authority .* not a regular file/,
+      got: /The certificate authority .* not a regular file/,
     },
     {
       what: 'oidc whose certificate authority is a pipe',
       user: ({ pipe }) => oidc('https://127.0.0.1:1', { 'idp-certificate-authority': pipe }),
-      got: /the certificate authority of the login server .* not a regular file/,
+      got: /The certificate authority of the login server .* not a regular file/,
     },
     {
       what: 'oidc whose login server does not answer',
@@ -195,27 +174,92 @@ describe('whatever a kubeconfig names for its credentials, the agent is not held
   })
 })
 
-test('a certificate that was replaced is the one of the next connection, and a token file is read as it is by then', async () => {
+test('an authority that was replaced counts for the next connection, and a token file is read as it is by then', async () => {
   await using folder = await temporaryFolder()
   const { token } = await placeIn(folder.dir)
-  const file = await kubeconfigIn(
-    folder.dir,
-    { tokenFile: 'token' },
-    { cluster: { 'certificate-authority': 'authority' } },
-  )
-  const authority = join(folder.dir, 'authority')
-  await writeFile(authority, 'before')
+  const [own, other] = await Promise.all([certified('own', atLoopback), certified('other')])
+  await using server = await answering({ key: own.key, cert: own.cert })
+  const [authority, place] = [
+    join(folder.dir, 'authority'),
+    { 'certificate-authority': 'authority', server: server.url },
+  ]
+  await writeFile(authority, other.cert)
+  const file = await kubeconfigIn(folder.dir, { tokenFile: 'token' }, { cluster: place })
   const context = await PinnedContext.load({ file, env: {} })
-  expect(await authorization(context)).toBe('Bearer of-file')
-  const trusted = () => Buffer.from(context.config.getCurrentCluster()?.caData ?? '', 'base64').toString()
-  expect(trusted()).toBe('before')
-  await Promise.all([writeFile(authority, 'after'), writeFile(token, 'renewed')])
+  const api = new KubeApi(context)
+  await expect(api.version()).rejects.toThrow(/certificate/)
+  await Promise.all([writeFile(authority, own.cert), writeFile(token, 'renewed')])
   await context.renew()
-  expect([await authorization(context), trusted()]).toEqual(['Bearer renewed', 'after'])
-  await writeFile(authority, 'at last')
+  expect([await api.version(), await authorization(context)]).toEqual(['v1.36.3', 'Bearer renewed'])
+  await writeFile(authority, other.cert)
   context.reconnect()
-  await authorization(context)
-  expect(trusted()).toBe('at last')
+  await expect(api.version()).rejects.toThrow(/certificate/)
+})
+
+describe('what keeps a request from the API server is named as itself:', () => {
+  const day = 86_400_000
+  const failure = async (context: PinnedContext): Promise<string | undefined> =>
+    new KubeApi(context).version().then(
+      () => undefined,
+      (error: unknown) => context.connection.troubleOf(error),
+    )
+  const loggingIn = ({ cert, key }: Certified) => ({
+    'client-certificate-data': Buffer.from(cert).toString('base64'),
+    'client-key-data': Buffer.from(key).toString('base64'),
+  })
+
+  test.each([
+    ['expired', [-20, -10], /^The client certificate of this context expired on DATE: log in again/, -10],
+    ['is not valid yet', [2, 10], /is valid only from DATE on: check the clock/, 2],
+  ] as const)('a client certificate that %s, whether the server refuses it by its answer or by TLS', async (...row) => {
+    const [, days, sentence, named] = row
+    await using folder = await temporaryFolder()
+    const [own, client] = await Promise.all([certified('own', atLoopback), certified('client', { days })])
+    for (const rejectUnauthorized of [false, true]) {
+      await using server = await answering(
+        { key: own.key, cert: own.cert, requestCert: true, ca: client.cert, rejectUnauthorized },
+        401,
+      )
+      const place = { server: server.url, 'insecure-skip-tls-verify': true }
+      const file = await kubeconfigIn(folder.dir, loggingIn(client), { cluster: place })
+      const date = new Date(Date.now() + named * day).toISOString().slice(0, 10)
+      expect((await failure(await PinnedContext.load({ file, env: {} })))?.replace(date, 'DATE')).toMatch(sentence)
+    }
+  })
+
+  test('a plugin that fails, by the last line that it said, and one that is missing, with what its kubeconfig says of it', async () => {
+    await using folder = await temporaryFolder()
+    const failing = await contextWithPlugin(folder.dir, 'echo WARN >&2; echo log in first >&2; exit 1', 20_000)
+    expect(await failure(failing)).toBe('The credential plugin /bin/sh of the kubeconfig failed: log in first')
+    const { exec } = execOf('no-such-plugin')
+    const missing = await contextOf(folder.dir, { exec: { ...exec, installHint: 'Run brew install it.' } })
+    expect(await failure(missing)).toMatch(/^The kubeconfig logs in with no-such-plugin, .* Run brew install it\.$/)
+  })
+
+  test('a login server with a certificate that is not trusted', async () => {
+    await using folder = await temporaryFolder()
+    await using server = await loginServer(() => ({}))
+    const sentence = await failure(await contextOf(folder.dir, oidc(server.issuer)))
+    expect(sentence).toMatch(new RegExp(`^The login server ${server.issuer} of .* \\(self-signed certificate\\)`))
+  })
+
+  test('a proxy that is not there, without the login that its address holds', async () => {
+    await using folder = await temporaryFolder()
+    const file = await kubeconfigIn(
+      folder.dir,
+      { token: 't' },
+      { cluster: { 'proxy-url': 'http://ada:secret@127.0.0.1:1' } },
+    )
+    const sentence = await failure(await PinnedContext.load({ file, env: {} }))
+    expect(sentence).toMatch(
+      /^The proxy http:\/\/127\.0\.0\.1:1, which the kubeconfig names, does not lead to https.*ECONNREFUSED/,
+    )
+    const env = { https_proxy: 'http://127.0.0.1:1' }
+    const named = await kubeconfigIn(folder.dir, { token: 't' }, { cluster: { server: 'https://192.0.2.1' } })
+    expect(await failure(await PinnedContext.load({ file: named, env }))).toMatch(
+      /which the environment of the agent names/,
+    )
+  })
 })
 
 describe('a login by oidc', () => {
@@ -229,12 +273,13 @@ describe('a login by oidc', () => {
     const first = await Promise.all([1, 2, 3].map(() => authorization(context)))
     expect(new Set(first).size).toBe(1)
     expect(server.asked).toEqual([{ grant_type: 'refresh_token', refresh_token: 'refresh-0', client_id: 'me' }])
+    // Of the kubeconfig and of the login server: a report to send leaves them out.
+    const renewed = first[0]?.replace('Bearer ', '') ?? ''
+    expect(context.connection.secrets).toEqual(expect.arrayContaining([idToken(1), 'refresh-0', renewed, 'refresh-1']))
     await context.renew()
     expect(await authorization(context)).toBe(first[0])
     expect(server.asked).toHaveLength(1)
-    // Of the kubeconfig and of the login server: a report to send leaves them out.
-    const renewed = first[0]?.replace('Bearer ', '')
-    expect(context.secrets).toEqual(expect.arrayContaining([idToken(1), 'refresh-0', renewed, 'refresh-1']))
+    expect(context.notice).toMatch(/gave this agent another refresh token .* kubectl has to log in again/)
   })
 
   test.each([
@@ -293,7 +338,6 @@ const oidc = (issuer: string, trust: object = {}) => ({
 /** Answers the renewals of tokens, and tells what it was asked. */
 async function loginServer(answer: (count: number) => object | 'endless' | 'hello') {
   const identity = await throwAwayIdentity()
-  if (!identity) throw new Error('A login server needs the openssl command.')
   const asked: Record<string, string>[] = []
   const server = createServer({ key: identity.key, cert: identity.certificate }, (request, response) => {
     if (request.url === '/.well-known/openid-configuration') {
@@ -325,19 +369,41 @@ async function loginServer(answer: (count: number) => object | 'endless' | 'hell
   }
 }
 
-const tokenOf = (token: string): string => `echo '{"status":{"token":"${token}"}}'`
+const version = 'client.authentication.k8s.io/v1'
+const tokenText = (token: string): string =>
+  `{"kind":"ExecCredential","apiVersion":"${version}","status":{"token":"${token}"}}`
+const execOf = (command: string, ...args: string[]) => ({
+  exec: { apiVersion: version, interactiveMode: 'Never', command, args },
+})
 
 const runs = async (dir: string): Promise<string[]> => (await readdir(dir)).filter((name) => name.startsWith('run-'))
 
-async function authorization({ config, server }: PinnedContext): Promise<string | undefined> {
-  const request = new RequestContext(server, HttpMethod.GET)
-  await config.applySecurityAuthentication(request)
-  return request.getHeaders()['Authorization']
+async function authorization({ connection }: PinnedContext): Promise<string | undefined> {
+  const { headers } = await connection.authenticated()
+  return headers['authorization']?.toString()
+}
+
+const atLoopback = { names: [{ type: 'ip', value: '127.0.0.1' }] } as const
+
+/** An API server that says its version to everybody, or nothing with another code. */
+async function answering(tls: ServerOptions, code = 200) {
+  const server = createServer(tls, (_, response) => {
+    response.writeHead(code, { 'content-type': 'application/json' })
+    response.end(JSON.stringify({ gitVersion: 'v1.36.3', major: '1', minor: '36' }))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo // as above
+  return {
+    url: `https://127.0.0.1:${port}`,
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
 }
 
 async function contextWithPlugin(dir: string, script: string, pluginTimeLimitMs: number): Promise<PinnedContext> {
-  const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: '/bin/sh', args: ['-c', script] }
-  return contextOf(dir, { exec }, pluginTimeLimitMs)
+  return contextOf(dir, execOf('/bin/sh', '-c', script), pluginTimeLimitMs)
 }
 
 async function contextOf(dir: string, user: object, pluginTimeLimitMs = 20_000): Promise<PinnedContext> {

@@ -161,7 +161,7 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
     const text = (name: string) => readFile(path.join(contents, 'Resources', name), 'utf8')
     const notices = await text('THIRD_PARTY_NOTICES.txt')
     // Of the window, of the agent in the main process, and of what looks into a model.
-    for (const name of ['react-aria-components', '@kubernetes/client-node', '@huggingface/blake3-jit']) {
+    for (const name of ['react-aria-components', 'js-yaml', '@huggingface/blake3-jit']) {
       expect(notices).toMatch(new RegExp(`^${name} \\d+\\.`, 'm'))
     }
     expect(notices).toContain('Permission is hereby granted, free of charge')

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { beforeEach } from 'vitest'
 import { onPath } from '../../tasks/setup/tools.ts'
 import { llamaServerPart } from '../../tasks/setup/llama-server.ts'
+import { kubectlPart } from '../../tasks/setup/kubectl.ts'
 import { mlxLmPart } from '../../tasks/setup/mlx-lm.ts'
 import { ollamaPart } from '../../tasks/setup/ollama.ts'
 import { clientsPart } from '../../tasks/setup/clients.ts'
@@ -26,6 +27,9 @@ export function missingPrograms(...programs: readonly string[]): string | undefi
 
 /** @returns the path of the real llama-server; where there is none the block's tests are skipped and it is empty. */
 export const useLlamaServer = (): string => usePart(llamaServerPart)
+
+/** The same for the real kubectl. */
+export const useKubectl = (): string => usePart(kubectlPart)
 
 /** The same for the real mlx_lm.server. */
 export const useMlxLm = (): string => usePart(mlxLmPart)

@@ -11,7 +11,7 @@ import { Gateway } from '../gateway/gateway.ts'
 import { RelayIngress } from '../gateway/relay-ingress.ts'
 import { Routes } from '../gateway/routes.ts'
 import { History } from '../history/history.ts'
-import { KubeconfigWatch } from '../kube/kubeconfig.ts'
+import { KubeconfigWatch } from '../kube/kubeconfig-watch.ts'
 import { kubeconfigFiles } from '../kube/pinned-context.ts'
 import { parseRecommendedWorkingSet } from '../memory/budget.ts'
 import { Memory } from '../memory/memory.ts'
@@ -355,13 +355,12 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
     return { services: reports.map(serviceViewOf), figures: figuresOf(reports, rooms), notices: link.notices() }
   })
   const watch: KubeconfigWatch = ends.use(
-    new KubeconfigWatch({
-      files: () => kubeconfigFiles({ file: now().kubeconfig, env }),
-      onChange: () => {
+    new KubeconfigWatch(
+      () => kubeconfigFiles({ file: now().kubeconfig, env }),
+      () => {
         link.kubeconfigChanged().catch((error: unknown) => log.error('kubeconfig not read', { error }))
       },
-      log,
-    }),
+    ),
   )
   ends.defer(() => link.close())
   // The gateway is disconnected before the cluster is left, so that it keeps its last routes.

@@ -1,6 +1,7 @@
 import { accepted, done, failed, type Outcome, refused, type Rooms } from './command.ts'
 import { doubtAbout } from '../kube/cluster.ts'
-import { KubeconfigError, type PinnedContext } from '../kube/pinned-context.ts'
+import { KubeconfigError } from '../kube/kubeconfig.ts'
+import type { PinnedContext } from '../kube/pinned-context.ts'
 import { looksLikeProduction } from '../../contract/cluster.ts'
 import type { Command, ContextDoubt } from '../../contract/commands.ts'
 import type { SettingsPatch } from '../../contract/settings.ts'

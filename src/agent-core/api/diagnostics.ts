@@ -87,7 +87,7 @@ export async function secretsOf(
   // What cannot be read is in no report either.
   const unknown = () => undefined
   const [ofCluster, ofHub, ofMetrics] = await Promise.all([
-    context().then(({ secrets }) => secrets, unknown),
+    context().then(({ connection }) => connection.secrets, unknown),
     hubToken(hubLogin).catch(unknown),
     readBounded(metricsTokenFile ?? metricsTokenIn(stateDir), maxTokenBytes).catch(unknown),
   ])

@@ -1,7 +1,8 @@
 import { join } from 'node:path'
 import { z } from 'zod'
 import { KubeApi } from '../kube/kube-api.ts'
-import { KubeconfigError, PinnedContext } from '../kube/pinned-context.ts'
+import { KubeconfigError } from '../kube/kubeconfig.ts'
+import { PinnedContext } from '../kube/pinned-context.ts'
 import { objectMeta, resources } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StateFile } from '../state/state-file.ts'
@@ -47,7 +48,7 @@ export class ClusterChoice {
   async load(): Promise<PinnedContext> {
     const { env, isContextStated, pin } = this.#options
     const isKept = !isContextStated()
-    const context = await PinnedContext.load({ file: this.kubeconfig, context: this.name, isKept, env })
+    const context = await PinnedContext.load({ file: this.kubeconfig, context: this.name, env })
     return isKept ? await pin.check(context) : context
   }
 

@@ -1,6 +1,7 @@
 import { ClusterChoice, type ClusterChoiceOptions, type Renewal } from './cluster-choice.ts'
 import type { ClusterSession } from './cluster-session.ts'
-import { KubeconfigError, type PinnedContext } from '../kube/pinned-context.ts'
+import { KubeconfigError } from '../kube/kubeconfig.ts'
+import type { PinnedContext } from '../kube/pinned-context.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Unfinished } from '../publishing/publisher.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'

@@ -2,12 +2,11 @@ import { z } from 'zod'
 import { ApiError, isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import { explainAbsence, missingNamespace } from '../kube/list-watch.ts'
-import { KubeconfigError } from '../kube/pinned-context.ts'
+import { certificateCodes, dayOf, outdatedSentence } from '../kube/connection.ts'
+import { KubeconfigError } from '../kube/kubeconfig.ts'
 import { type Resource, resources } from '../kube/resources.ts'
 import { localCluster, localClusterText } from '../publishing/local-cluster.ts'
-import { ProgramError } from '../util/ask-program.ts'
-import { causesOf, errorCode, ownFailure } from '../util/error-code.ts'
-import { findExecutable } from '../util/find-executable.ts'
+import { errorCode, ownFailure } from '../util/error-code.ts'
 import { formatSpan } from '../../contract/format.ts'
 import { rightsOfAgent } from '../../contract/cluster.ts'
 import type { DoctorAction } from '../../contract/doctor.ts'
@@ -32,24 +31,29 @@ const kubeconfig: Check = {
   },
 }
 
-const credentialPlugin: Check = {
-  id: 'credential-plugin',
-  asks: 'Is the program that logs in to the cluster installed?',
+/** Soon enough for a person to fetch another one. */
+const warnDaysBefore = 14
+
+const certificate: Check = {
+  id: 'client-certificate',
+  asks: 'Is the certificate by which the kubeconfig logs in valid for longer?',
   page: 'cluster.md#your-kubeconfig',
   answer: async (examination) => {
     const context = await examination.context().catch(() => undefined)
     if (!context) return notApplicable('The kubeconfig cannot be used.')
-    const command = context.loginProgram
-    if (command === undefined) return notApplicable('The kubeconfig logs in without a program.')
-    const { env, platform } = examination.patient
-    const path = env['PATH'] ?? ''
-    const program = { name: command, flag: '', notInstalled: { darwin: '', linux: '' } }
-    const found = await findExecutable(program, { given: command, system: platform.name, path })
-    if (found.kind === 'found') return pass(`The kubeconfig logs in by ${found.path}.`)
-    const where = command.includes('/') ? 'is not there, or cannot be run' : `is not on the PATH of the agent (${path})`
-    return fail(`The kubeconfig logs in with ${command}, which ${where}.`, {
-      text: `Install ${command}, or write its whole path into the kubeconfig: an agent that macOS starts does not read the profile of your shell.`,
-    })
+    const renew = { text: 'Fetch the kubeconfig of the cluster again, or let its tool renew the certificate.' }
+    try {
+      const found = await context.clientCertificate()
+      if (!found) return notApplicable('The kubeconfig logs in without a certificate of its own.')
+      const outdated = outdatedSentence(found)
+      if (outdated !== undefined) return fail(outdated, renew)
+      const says = `The client certificate of this context is valid until ${dayOf(found.validToDate)}.`
+      const isSoon = found.validToDate.getTime() - Date.now() < warnDaysBefore * 24 * 3_600_000
+      return isSoon ? warn(says, renew) : pass(says)
+    } catch (error) {
+      if (!(error instanceof KubeconfigError)) throw error
+      return fail(error.message, renew)
+    }
   },
 }
 
@@ -65,10 +69,12 @@ const apiServer: Check = {
       return pass(`${api.context.server} is ${what} and answered in ${Math.round(tookMs)} ms.`)
     } catch (error) {
       if (error instanceof KubeconfigError) return notApplicable('The kubeconfig does not say where the API server is.')
-      const { server, config } = await examination.context()
+      const { server, connection } = await examination.context()
       const denied = await patient.platform.whyUnreachable?.(error)
       if (denied !== undefined) return fail(denied, openLocalNetwork)
-      return unreached(server, error, config.getCurrentCluster()?.proxyUrl)
+      const trouble = connection.troubleOf(error)
+      if (trouble !== undefined) return fail(trouble, { text: 'Mend what this names, and ask again.' })
+      return unreached(server, error, connection.proxy)
     }
   },
 }
@@ -78,18 +84,12 @@ const openLocalNetwork: DoctorAction = {
   shell: "open 'x-apple.systempreferences:com.apple.preference.security?Privacy_LocalNetwork'",
 }
 
-/** Codes of OpenSSL that concern the certificate of the other side, as Node tells them. */
-const certificateCodes =
-  /^(?:CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|ERR_TLS_CERT|HOSTNAME_MISMATCH|INVALID_CA|PATH_LENGTH)/
-
 /** What keeps a request from the API server, told by the code of the system or of OpenSSL. Pure. */
 export function unreached(server: string, error: unknown, proxy: string | undefined): Finding {
-  const through = proxy === undefined ? '' : ` The kubeconfig leads through the proxy ${withoutLogin(proxy)}.`
+  const through = proxy === undefined ? '' : ` The way leads through the proxy ${proxy}.`
   const words = isApiError(error) ? error.detail : rootMessage(error)
   const host = URL.parse(server)?.hostname ?? server
   const failed = (cause: string, text: string) => fail(`${cause} (${words}).${through}`, { text })
-  const login = causesOf(error).find((one) => one instanceof ProgramError)
-  if (login) return fail(login.message, { text: 'Log in again, as this program asks.' })
   if (isApiError(error, 401)) {
     return failed(
       `${server} does not accept the credentials of this context`,
@@ -146,15 +146,6 @@ export function unreached(server: string, error: unknown, proxy: string | undefi
     `${server} does not answer`,
     'Check that the machine of the cluster is on, and that no firewall drops the traffic of this machine.',
   )
-}
-
-/** A proxy's URL may hold a password. */
-function withoutLogin(proxy: string): string {
-  const url = URL.parse(proxy)
-  if (!url) return 'that cannot be read as an address'
-  url.username = ''
-  url.password = ''
-  return url.href
 }
 
 /** An answer of the API server: does not apply where that is not reached, of which its own question tells. */
@@ -297,6 +288,6 @@ const clock: Check = {
 }
 
 export const clusterChecks: readonly Check[] = [
-  ...[kubeconfig, credentialPlugin, apiServer, definitions, namespaceThere],
+  ...[kubeconfig, certificate, apiServer, definitions, namespaceThere],
   ...[rights, administrator, clock],
 ]

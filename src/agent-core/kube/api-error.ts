@@ -60,10 +60,13 @@ const passingCodes: readonly number[] = [401, 408, 409, 429]
 export const isDecision = (error: unknown): error is ApiError =>
   isApiError(error) && Math.floor((error.code ?? 0) / 100) === 4 && !isApiError(error, ...passingCodes)
 
+/** Advice to whoever starts Node, which nobody does here by hand. */
+const hintOfNode = /; if the root CA is installed locally, try running Node\.js with --use-system-ca$/
+
 /** The innermost cause says what happened ("connect ECONNREFUSED …"); fetch's own message only says "fetch failed". */
 export function rootMessage(error: unknown): string {
   let current: unknown = error
   while (current instanceof Error && current.cause instanceof Error) current = current.cause
   if (current instanceof AggregateError && current.errors.length > 0) return rootMessage(current.errors[0])
-  return current instanceof Error ? current.message || current.name : String(current)
+  return current instanceof Error ? current.message.replace(hintOfNode, '') || current.name : String(current)
 }

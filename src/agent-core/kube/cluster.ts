@@ -60,6 +60,8 @@ async function sentenceOn(api: KubeApi, error: unknown, silent: string | undefin
   if (isApiError(error, 404)) {
     return explainAbsence(api, resources.inferenceServices, AbortSignal.timeout(explainLimitMs))
   }
+  const trouble = api.context.connection.troubleOf(error)
+  if (trouble !== undefined) return trouble
   if (isApiError(error, 401)) return `Its API server does not accept these credentials (${error.detail}): log in again.`
   if (isApiError(error, 403)) return `These credentials lack a right there (${error.detail}): see metal-agent rights.`
   return silent ?? `Its API server ${api.context.server} does not answer: ${rootMessage(error)}.`
@@ -213,13 +215,15 @@ export class Cluster {
 
   /** What a person should know of what the API server says, as sentences. */
   notices(): string[] {
-    return this.#watches.flatMap(({ kind, ignored }) =>
+    const ofLogin = this.#options.context.notice
+    const ofKinds = this.#watches.flatMap(({ kind, ignored }) =>
       ignored === undefined
         ? []
         : [
             `Some ${kind} that ${this.api.context.server} returns are ignored, such as ${ignored}, because Kubernetes does not allow their names or metadata: check that this is the right API server.`,
           ],
     )
+    return [...(ofLogin === undefined ? [] : [ofLogin]), ...ofKinds]
   }
 
   consecutiveFailures(): number {

@@ -1,4 +1,3 @@
-import { HttpMethod } from '@kubernetes/client-node'
 import { z } from 'zod'
 import { answerTooLarge, ApiError, isApiError, listTooLong } from './api-error.ts'
 import {
@@ -157,7 +156,7 @@ export class KubeApi {
 
   async list(resource: Resource, query: ListQuery, signal?: AbortSignal): Promise<ListPage> {
     let bytes = 0
-    const body = await this.#transport.request(HttpMethod.GET, pathOf(resource, query.namespace), {
+    const body = await this.#transport.request('GET', pathOf(resource, query.namespace), {
       answer: { form: 'list', kind: resource.kind },
       onRead: (length) => (bytes = length),
       query: {
@@ -202,26 +201,26 @@ export class KubeApi {
   /** Names of the API groups the server has, such as `discovery.k8s.io`. */
   async groups(signal?: AbortSignal): Promise<string[]> {
     const answer = { form: 'object', kind: 'APIGroupList' } as const
-    const { groups } = groupList.parse(await this.#transport.request(HttpMethod.GET, '/apis', { answer, signal }))
+    const { groups } = groupList.parse(await this.#transport.request('GET', '/apis', { answer, signal }))
     return groups.map(({ name }) => name)
   }
 
   /** What the server says of one API group. */
   async group(name: string, signal?: AbortSignal): Promise<unknown> {
     const answer = { form: 'object', kind: 'APIGroup' } as const
-    return this.#transport.request(HttpMethod.GET, `/apis/${encodeURIComponent(name)}`, { answer, signal })
+    return this.#transport.request('GET', `/apis/${encodeURIComponent(name)}`, { answer, signal })
   }
 
   /** The version of the API server, such as `v1.36.3`. */
   async version(signal?: AbortSignal): Promise<string> {
     const answer = { form: 'object', kind: 'Info' } as const
-    return serverVersion.parse(await this.#transport.request(HttpMethod.GET, '/version', { answer, signal })).gitVersion
+    return serverVersion.parse(await this.#transport.request('GET', '/version', { answer, signal })).gitVersion
   }
 
   /** Says another text once the schema of any kind in `group`/`version` is another one; undefined where the server has no such group. */
   async schemaOf({ group, version }: Resource, signal?: AbortSignal): Promise<string | undefined> {
     const answer = { form: 'object', kind: 'OpenAPI' } as const
-    const root = await this.#transport.request(HttpMethod.GET, '/openapi/v3', { answer, signal })
+    const root = await this.#transport.request('GET', '/openapi/v3', { answer, signal })
     return openApi.parse(root).paths[`apis/${group}/${version}`]?.serverRelativeURL
   }
 
@@ -230,12 +229,12 @@ export class KubeApi {
     const answer = { form: 'object', kind: 'OpenAPI' } as const
     const { pathname, searchParams } = new URL(address, 'http://api')
     const query = Object.fromEntries(searchParams)
-    return this.#transport.request(HttpMethod.GET, pathname, { answer, query, signal })
+    return this.#transport.request('GET', pathname, { answer, query, signal })
   }
 
   /** A quorum read: what the server holds now, not what a cache remembers. */
   async get(resource: Resource, namespace: string | undefined, name: string, signal?: AbortSignal): Promise<unknown> {
-    return this.#transport.request(HttpMethod.GET, pathOf(resource, namespace, name), {
+    return this.#transport.request('GET', pathOf(resource, namespace, name), {
       answer: objectOf(resource),
       signal,
     })
@@ -247,7 +246,7 @@ export class KubeApi {
     body: object,
     options: { dryRun?: boolean; signal?: AbortSignal } = {},
   ): Promise<unknown> {
-    return this.#transport.request(HttpMethod.POST, pathOf(resource, namespace), {
+    return this.#transport.request('POST', pathOf(resource, namespace), {
       answer: objectOf(resource),
       body: withType(resource, body),
       query: { dryRun: options.dryRun === true ? 'All' : undefined, fieldManager },
@@ -268,7 +267,7 @@ export class KubeApi {
 
   #patch(path: string, options: RequestOptions, { subresource, signal }: Patch = {}): Promise<unknown> {
     const whole = subresource === undefined ? path : `${path}/${subresource}`
-    return this.#transport.request(HttpMethod.PATCH, whole, { ...options, signal })
+    return this.#transport.request('PATCH', whole, { ...options, signal })
   }
 
   async delete(
@@ -278,7 +277,7 @@ export class KubeApi {
     preconditions: Preconditions,
     signal?: AbortSignal,
   ): Promise<void> {
-    await this.#transport.request(HttpMethod.DELETE, pathOf(resource, namespace, name), {
+    await this.#transport.request('DELETE', pathOf(resource, namespace, name), {
       answer: objectOf(resource),
       body: { apiVersion: 'v1', kind: 'DeleteOptions', preconditions },
       signal,

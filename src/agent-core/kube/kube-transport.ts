@@ -1,9 +1,11 @@
-import { HttpMethod, RequestContext } from '@kubernetes/client-node'
 import PQueue from 'p-queue'
 import { request, type Dispatcher } from 'undici'
+import { ProgramError } from '../util/ask-program.ts'
+import { boundedBody } from '../util/bounded-body.ts'
 import { linesOf } from '../util/lines.ts'
 import { answerTooLarge, ApiError, isApiError, rootMessage } from './api-error.ts'
 import { readAnswer, type AnswerKind } from './large-answer.ts'
+import type { Authenticated } from './connection.ts'
 import type { PinnedContext } from './pinned-context.ts'
 
 /** A list page must fit well inside this; an API server that takes longer is treated as not answering. */
@@ -48,12 +50,21 @@ interface StreamRequest<T> extends StreamOptions {
   readonly parse: (line: unknown) => T
 }
 
+type HttpMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+
+interface Asked {
+  readonly method: HttpMethod
+  readonly url: string
+  readonly body?: object | undefined
+  readonly contentType?: string | undefined
+}
+
 /** Called for each request, watches included; undefined: there was no answer. */
 export type OnAnswer = (statusCode: number | undefined) => void
 
 /**
- * Requests to the API server with the credentials of the pinned context: bounded in time, in size and in number at once. client-node's
- * own transport, fetch, takes several times the memory and processor time of a plain request. Throws {@link ApiError}.
+ * Requests to the API server with the credentials of the pinned context: bounded in time, in size and in number at once. fetch takes several
+ * times the memory and processor time of a plain request. Throws {@link ApiError}.
  */
 export class KubeTransport {
   readonly #context: PinnedContext
@@ -90,7 +101,7 @@ export class KubeTransport {
     let timer = endIn(Math.min(silenceMs, requestTimeoutMs))
     const signal = AbortSignal.any([options.signal, silence.signal])
     try {
-      const asked = new RequestContext(this.#urlOf(path, query), HttpMethod.GET)
+      const asked: Asked = { method: 'GET', url: this.#urlOf(path, query) }
       const { statusCode, headers, body } = await this.#open(asked, signal, () => {
         clearTimeout(timer)
         timer = endIn(silenceMs)
@@ -112,12 +123,12 @@ export class KubeTransport {
 
   /** Credentials expire while watches that were opened with them stay open: the first request that is refused reads them again. */
   async #sendRenewed(method: HttpMethod, path: string, options: RequestOptions): Promise<unknown> {
-    const { config } = this.#context
+    const { connection } = this.#context
     try {
       return await this.#send(method, path, options)
     } catch (error) {
       if (!isApiError(error, 401)) throw error
-      if (this.#context.config === config) await this.#renew(error)
+      if (this.#context.connection === connection) await this.#renew(error)
       return await this.#send(method, path, options)
     }
   }
@@ -132,11 +143,8 @@ export class KubeTransport {
 
   async #send(method: HttpMethod, path: string, options: RequestOptions): Promise<unknown> {
     const what = `${method} ${path}`
-    const asked = new RequestContext(this.#urlOf(path, options.query), method)
-    if (options.body) {
-      asked.setBody(JSON.stringify(options.body))
-      asked.setHeaderParam('Content-Type', options.contentType ?? 'application/json')
-    }
+    const { query, body: sent, contentType } = options
+    const asked = { method, url: this.#urlOf(path, query), body: sent, contentType }
     const late = new AbortController()
     // Cleared with the answer: AbortSignal.timeout would wake the process 15 s after each request that was answered.
     const timer = setTimeout(
@@ -160,7 +168,9 @@ export class KubeTransport {
   }
 
   #urlOf(path: string, query: RequestOptions['query'] = {}): string {
-    const url = new URL(`${this.#context.server.replace(/\/$/, '')}${path}`)
+    const url = new URL(this.#context.server)
+    url.pathname = url.pathname.replace(/\/$/, '') + path
+    url.search = url.hash = ''
     for (const [key, value] of Object.entries(query)) {
       if (value !== undefined) url.searchParams.set(key, value)
     }
@@ -169,21 +179,19 @@ export class KubeTransport {
 
   /** `signal` bounds the time: undici's own timeouts are off, since it wakes twice a second for them. */
   async #open(
-    asked: RequestContext,
+    { method, url, body, contentType = 'application/json' }: Asked,
     signal: AbortSignal,
     onCredentials: () => void = () => undefined,
   ): Promise<Dispatcher.ResponseData> {
-    asked.setHeaderParam('Accept', 'application/json')
-    asked.setHeaderParam('User-Agent', fieldManager)
-    await unlessAborted(signal, this.#context.config.applySecurityAuthentication(asked))
+    const { dispatcher, headers } = await unlessAborted(signal, this.#context.connection.authenticated())
     onCredentials()
-    const [dispatcher, body] = [asked.getDispatcher(), asked.getBody()]
-    const answer = request(asked.getUrl(), {
-      method: asked.getHttpMethod(),
-      headers: asked.getHeaders(),
-      ...(dispatcher && { dispatcher }),
-      ...(typeof body === 'string' && { body }),
-      ...{ signal, headersTimeout: 0, bodyTimeout: 0 },
+    const answer = request(url, {
+      ...{ method, dispatcher, signal, headersTimeout: 0, bodyTimeout: 0 },
+      headers: {
+        ...{ ...headers, Accept: 'application/json', 'User-Agent': fieldManager },
+        ...(body && { 'Content-Type': contentType }),
+      },
+      ...(body && { body: JSON.stringify(body) }),
     })
     answer.then(
       ({ statusCode }) => this.#onAnswer(statusCode),
@@ -199,35 +207,19 @@ export class KubeTransport {
   }
 }
 
-async function textOf(
-  body: Dispatcher.ResponseData['body'],
-  what: string,
-  maxBytes: number = maxAnswerBytes,
-): Promise<string> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  for await (const chunk of body) {
-    const piece = Buffer.from(chunk as Uint8Array)
-    bytes += piece.length
-    // Leaving the loop ends the connection.
-    if (bytes > maxBytes) {
-      throw new ApiError(`${what}: the answer has more than ${maxBytes / 1024 / 1024} MB`, {
-        reason: answerTooLarge,
-      })
-    }
-    chunks.push(piece)
-  }
-  return Buffer.concat(chunks).toString()
+async function textOf(body: Dispatcher.ResponseData['body'], what: string, maxBytes = maxAnswerBytes): Promise<string> {
+  const message = `${what}: the answer has more than ${maxBytes / 1024 / 1024} MB`
+  return (await boundedBody(body, maxBytes, () => new ApiError(message, { reason: answerTooLarge }))).toString()
 }
 
 /** An exec plugin of the kubeconfig may wait for a person, or for ever: no request waits longer than for a server. */
-async function unlessAborted(signal: AbortSignal, authentication: Promise<void>): Promise<void> {
+async function unlessAborted(signal: AbortSignal, authentication: Promise<Authenticated>): Promise<Authenticated> {
   const { promise, reject } = Promise.withResolvers<never>()
   const onAbort = (): void =>
-    reject(new Error('the kubeconfig gave no credentials in time; is its exec plugin waiting for a person?'))
+    reject(new ProgramError('The kubeconfig gave no credentials in time; is its exec plugin waiting for a person?'))
   signal.addEventListener('abort', onAbort)
   try {
-    await Promise.race([authentication, promise])
+    return await Promise.race([authentication, promise])
   } finally {
     signal.removeEventListener('abort', onAbort)
   }

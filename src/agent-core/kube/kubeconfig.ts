@@ -1,21 +1,20 @@
-import { createHash } from 'node:crypto'
-import { existsSync, type FSWatcher, watch } from 'node:fs'
-import { realpath, stat } from 'node:fs/promises'
-import { dirname, relative, resolve, sep } from 'node:path'
-import { type Cluster, dumpYaml, KubeConfig, loadYaml, type RequestContext, type User } from '@kubernetes/client-node'
-import { Agent } from 'undici'
+import { dirname, resolve } from 'node:path'
+import { boolYaml11Tag, FAILSAFE_SCHEMA, floatCoreTag, intCoreTag, loadAll, mergeTag, nullYaml11Tag } from 'js-yaml'
 import { z } from 'zod'
-import type { Logger } from '../observability/logger.ts'
-import { ownFailure } from '../util/error-code.ts'
-import { hasCode, readBounded } from '../util/files.ts'
+import { hasCode, parseJson, readBounded } from '../util/files.ts'
 import { messageOf } from '../util/message-of.ts'
+
+/** A kubeconfig that cannot be used; the message is one sentence that says what to do. */
+export class KubeconfigError extends Error {
+  override readonly name = 'KubeconfigError'
+}
 
 /** A thousand contexts with their certificates. Parsed in one go, so that more would hold the agent up. */
 const maxKubeconfigBytes = 4 * 1024 * 1024
 /** Several times what all authorities of an operating system take. */
 const maxNamedFileBytes = 1024 * 1024
 
-export const kubeconfigText = async (file: string): Promise<string> =>
+const kubeconfigText = async (file: string): Promise<string> =>
   (await readBounded(file, maxKubeconfigBytes)).toString('utf8')
 
 /** The bytes of a file that a kubeconfig names. `what` says as what: "client key". */
@@ -23,262 +22,193 @@ export async function readNamedFile(what: string, file: string): Promise<Buffer>
   try {
     return await readBounded(file, maxNamedFileBytes)
   } catch (error) {
-    throw new Error(`the ${what} that the kubeconfig names cannot be read: ${messageOf(error)}`, { cause: error })
+    throw new KubeconfigError(`The ${what} that the kubeconfig names cannot be read: ${messageOf(error)}.`, {
+      cause: error,
+    })
   }
 }
 
-/** One kubeconfig, its paths absolute. Throws where it is not valid. */
-export function parseKubeconfig(text: string, file: string): KubeConfig {
-  const config = new KubeConfig()
-  config.loadFromString(/token-?file/i.test(text) ? withTokenProviders(text, dirname(file)) : text)
-  config.makePathsAbsolute(dirname(file))
-  return config
-}
+/** The YAML of kubectl: that of Go, in which `yes` is a truth value, and 1:30 and a date are text. */
+const goYaml = FAILSAFE_SCHEMA.withTags(nullYaml11Tag, boolYaml11Tag, intCoreTag, floatCoreTag, mergeTag)
 
-const usersWithTokenFiles = z.looseObject({
-  users: z.array(
-    z.looseObject({
-      user: z.looseObject({ tokenFile: z.string().optional(), 'token-file': z.string().optional() }).nullish(),
-    }),
-  ),
+/** The first document of YAML or JSON, null where there is none. Of equal keys the last counts. Throws YAMLException. */
+export const parseYaml = (text: string): unknown =>
+  parseJson(text) ?? loadAll(text, { schema: goYaml, json: true })[0] ?? null
+
+/** As Go reads a string, in which null, absence and nothing are the same; so are those of the others below. */
+const text = z
+  .string()
+  .nullish()
+  .transform((value) => value ?? '')
+const truth = z
+  .boolean()
+  .nullish()
+  .transform((value) => value ?? false)
+/** Empty where there is nothing. */
+const bytes = text
+  .refine((value) => z.base64().safeParse(value.replaceAll(/[\r\n]/g, '')).success, 'not base64')
+  .transform((value) => Buffer.from(value, 'base64'))
+const list = <T extends z.ZodType>(item: T) =>
+  z
+    .array(item)
+    .nullish()
+    .transform((value) => value ?? [])
+const struct = <T extends z.ZodRawShape>(shape: T) => z.preprocess((value) => value ?? {}, z.object(shape))
+const texts = list(text)
+
+const cluster = struct({
+  server: text,
+  'tls-server-name': text,
+  'insecure-skip-tls-verify': truth,
+  'certificate-authority': text,
+  'certificate-authority-data': bytes,
+  'proxy-url': text,
+  'disable-compression': truth,
+  extensions: list(struct({ name: text, extension: z.unknown().optional() })),
+})
+export type Cluster = z.output<typeof cluster>
+
+const execConfig = z.object({
+  command: text,
+  args: texts,
+  env: list(struct({ name: text, value: text })),
+  apiVersion: text,
+  installHint: text,
+  provideClusterInfo: truth,
+  interactiveMode: text,
+})
+export type ExecConfig = z.output<typeof execConfig>
+
+const authProvider = z.object({
+  name: text,
+  config: z
+    .record(z.string(), text)
+    .nullish()
+    .transform((value) => value ?? {}),
 })
 
-/** client-node does not know kubectl's `tokenFile`, and reads `token-file` of every user at once, where a pipe would hold it up for ever. */
-function withTokenProviders(text: string, folder: string): string {
-  const kubeconfig = usersWithTokenFiles.safeParse(loadYaml(text))
-  if (!kubeconfig.success) throw new Error('its users are not valid')
-  const users = kubeconfig.data.users.map((entry) => {
-    const { tokenFile, 'token-file': older, ...rest } = entry.user ?? {}
-    const named = tokenFile ?? older
-    if (named === undefined) return entry
-    const provider = { name: 'tokenFile', config: { tokenFile: resolve(folder, named) } }
-    return { ...entry, user: { ...rest, token: undefined, 'auth-provider': provider } }
-  })
-  return dumpYaml({ ...kubeconfig.data, users }, { skipInvalid: true })
+const user = struct({
+  'client-certificate': text,
+  'client-certificate-data': bytes,
+  'client-key': text,
+  'client-key-data': bytes,
+  token: text,
+  tokenFile: text,
+  username: text,
+  password: text,
+  as: text,
+  'as-uid': text,
+  'as-groups': texts,
+  'as-user-extra': z
+    .record(z.string(), texts)
+    .nullish()
+    .transform((value) => value ?? {}),
+  'auth-provider': authProvider.nullish(),
+  exec: execConfig.nullish(),
+})
+export type User = z.output<typeof user>
+
+const context = struct({ cluster: text, user: text })
+type Context = z.output<typeof context>
+
+const document = struct({
+  apiVersion: text.refine((value) => ['', 'v1'].includes(value), 'not v1'),
+  kind: text.refine((value) => ['', 'Config'].includes(value), 'not Config'),
+  'current-context': text,
+  clusters: list(struct({ name: text, cluster })),
+  users: list(struct({ name: text, user })),
+  contexts: list(struct({ name: text, context })),
+})
+
+/** One kubeconfig or several of them, all paths absolute. */
+export interface Kubeconfig {
+  /** Empty where none is named. */
+  readonly currentContext: string
+  readonly contexts: ReadonlyMap<string, Context>
+  readonly clusters: ReadonlyMap<string, Cluster>
+  readonly users: ReadonlyMap<string, User>
 }
 
-/** A cluster and who asks it. */
-interface StatedAccess {
+/** One context, and what it refers to: who asks which API server. */
+export interface Access {
+  readonly name: string
+  readonly clusterName: string
   readonly cluster: Cluster
-  readonly user: User | null
+  readonly user: User
 }
 
-/** With the certificates and keys themselves in place of the names of their files, which client-node reads at each request. */
-async function withFilesRead({ cluster: { caFile, ...cluster }, user }: StatedAccess): Promise<StatedAccess> {
-  const read = async (what: string, file: string | undefined, data: string | undefined): Promise<string | undefined> =>
-    data || !file ? data : (await readNamedFile(what, file)).toString('base64')
-  const caData = await read('certificate authority', caFile, cluster.caData)
-  if (user === null) return { cluster: { ...cluster, ...(caData && { caData }) }, user }
-  const { certFile, keyFile, ...rest } = user
-  const certData = await read('client certificate', certFile, user.certData)
-  const keyData = await read('client key', keyFile, user.keyData)
+/** Reads files as kubectl does: the first one that has an entry of a name, or a current context, counts. Throws {@link KubeconfigError}. */
+export async function readKubeconfigs(files: readonly string[]): Promise<Kubeconfig> {
+  const texts = await Promise.all(files.map(async (file) => ({ file, text: await textIfThere(file) })))
+  const read = texts.flatMap(({ file, text }) => (text === undefined ? [] : [parseKubeconfig(text, file)]))
+  if (read.length === 0) {
+    throw new KubeconfigError(
+      `There is no kubeconfig at ${files.join(' or ')}; copy one from your cluster there, or name one with --kubeconfig.`,
+    )
+  }
+  const backwards = read.toReversed()
   return {
-    cluster: { ...cluster, ...(caData && { caData }) },
-    user: { ...rest, ...(certData && { certData }), ...(keyData && { keyData }) },
+    currentContext: read.find(({ currentContext }) => currentContext !== '')?.currentContext ?? '',
+    contexts: new Map(backwards.flatMap(({ contexts }) => [...contexts])),
+    clusters: new Map(backwards.flatMap(({ clusters }) => [...clusters])),
+    users: new Map(backwards.flatMap(({ users }) => [...users])),
   }
 }
 
-/**
- * client-node makes a new undici agent for every request; reusing the first keeps connections, and one handshake, alive. HTTP/2 stays off:
- * when the last stream of a session has ended, undici 8 throws "socket idle timeout" from a timer, where it cannot be caught.
- */
-export class ReusingKubeConfig extends KubeConfig {
-  /** Where no proxy is between. */
-  #connect: Extract<DispatcherOptions, { type: 'agent' }>['connect'] | undefined
-  #dispatcher: ReturnType<RequestContext['getDispatcher']>
-  /** The present cluster and user as the kubeconfig has them, with the names of files. */
-  #stated: StatedAccess | undefined
-
-  constructor() {
-    super()
-    this.currentContext = ''
-  }
-
-  override async applySecurityAuthentication(context: RequestContext): Promise<void> {
-    // Each new connection reads the certificate files again: they may have been replaced.
-    if (!this.#dispatcher) await this.#readFiles()
-    await super.applySecurityAuthentication(context)
-    this.#dispatcher ??= this.#connect ? keepingAgent(this.#connect) : context.getDispatcher()
-    if (this.#dispatcher) context.setDispatcher(this.#dispatcher)
-  }
-
-  /** Requests under way fail; later ones open new connections. */
-  reconnect(): void {
-    const before = this.#dispatcher
-    this.#dispatcher = undefined
-    before?.destroy(new Error('the connection was dropped, because this machine may have slept'), () => undefined)
-  }
-
-  async #readFiles(): Promise<void> {
-    const [cluster, user] = [this.getCurrentCluster(), this.getCurrentUser()]
-    if (!cluster) return
-    this.#stated ??= { cluster, user }
-    const read = await withFilesRead(this.#stated)
-    this.clusters = this.clusters.map((one) => (one.name === read.cluster.name ? read.cluster : one))
-    this.users = this.users.map((one) => (one.name === read.user?.name ? read.user : one))
-  }
-
-  override createDispatcherOptions(...given: DispatcherArguments): DispatcherOptions {
-    const options = super.createDispatcherOptions(...given)
-    switch (options.type) {
-      case 'none':
-      case 'agent':
-        this.#connect = { keepAlive: true, ...(options.type === 'agent' && options.connect), ...http1Only }
-        return { type: 'agent', connect: this.#connect }
-      case 'proxy':
-      case 'socks':
-        return { ...options, requestTls: { ...options.requestTls, ...http1Only } }
-    }
-  }
-}
-
-type DispatcherArguments = Parameters<KubeConfig['createDispatcherOptions']>
-type DispatcherOptions = ReturnType<KubeConfig['createDispatcherOptions']>
-
-/**
- * Heartbeats come every 45 s or oftener and need no new handshake; API servers close idle connections after 90 s, some load balancers after
- * 60 s.
- */
-const keepIdleMs = 50_000
-
-/** The types disagree about options that are there and undefined, which undici reads as absent. */
-const keepingAgent = (connect: object): Agent =>
-  new Agent({ connect: connect as NonNullable<Agent.Options['connect']>, keepAliveTimeout: keepIdleMs })
-
-/** An option of undici's connector that client-node's types do not know. */
-const http1Only = { allowH2: false }
-
-/** A file that is replaced makes several events, and one that is written in pieces many. */
-const settleMs = 150
-
-interface KubeconfigWatchOptions {
-  /** As chosen now; none where there is no file to watch. */
-  readonly files: () => readonly string[]
-  /** They were written again, say something else than before, or one came or went. */
-  readonly onChange: () => void
-  readonly log: Logger
-}
-
-/**
- * Tells when a kubeconfig is not what it was: written in place or replaced by a rename, behind a link, gone and back. Folders are watched,
- * since a watch on a file ends with the file.
- */
-export class KubeconfigWatch {
-  readonly #options: KubeconfigWatchOptions
-  readonly #watchers = new Map<string, FSWatcher>()
-  /** What matters in each folder that is watched. */
-  #names: ReadonlyMap<string, ReadonlySet<string>> = new Map()
-  #digest: string | undefined
-  #timer: NodeJS.Timeout | undefined
-  #looking: Promise<void>
-  #isClosed = false
-
-  constructor(options: KubeconfigWatchOptions) {
-    this.#options = options
-    this.#looking = this.#look()
-  }
-
-  /** Other files may be chosen by now. */
-  lookAgain(): void {
-    this.#due()
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#isClosed = true
-    clearTimeout(this.#timer)
-    for (const watcher of this.#watchers.values()) watcher.close()
-    await this.#looking
-  }
-
-  #due(): void {
-    // Never put off: in a busy folder there would be no end of it.
-    if (this.#isClosed || this.#timer) return
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined
-      this.#looking = this.#looking.then(() => this.#look())
-    }, settleMs)
-    this.#timer.unref()
-  }
-
-  async #look(): Promise<void> {
-    const files = this.#options.files()
-    // Watched before it is read: what is written in between is seen.
-    await this.#watchFolders(files)
-    const digest = await digestOf(files).catch((error: unknown) => {
-      this.#options.log.warn('kubeconfig not checked', { error })
-      return this.#digest
-    })
-    const before = this.#digest
-    this.#digest = digest
-    if (before !== undefined && before !== digest && !this.#isClosed) this.#options.onChange()
-  }
-
-  async #watchFolders(files: readonly string[]): Promise<void> {
-    const real = await Promise.all(files.map((file) => realpath(file).catch(() => file)))
-    if (this.#isClosed) return
-    const wanted = new Map<string, Set<string>>()
-    for (const file of [...files, ...real]) {
-      const folder = nearestFolder(file)
-      const [name = ''] = relative(folder, file).split(sep)
-      wanted.set(folder, (wanted.get(folder) ?? new Set()).add(name))
-    }
-    this.#names = wanted
-    for (const [folder, watcher] of this.#watchers) {
-      if (wanted.has(folder)) continue
-      watcher.close()
-      this.#watchers.delete(folder)
-    }
-    for (const folder of wanted.keys()) if (!this.#watchers.has(folder)) this.#watchFolder(folder)
-  }
-
-  /** Kubernetes changes what it mounts into a Pod by way of names that begin with two dots. */
-  #concerns(folder: string, name: string): boolean {
-    return name.startsWith('..') || this.#names.get(folder)?.has(name) === true
-  }
-
-  #watchFolder(folder: string): void {
-    try {
-      const watcher = watch(folder, { persistent: false }, (_, name) => {
-        if (name === null || this.#concerns(folder, name)) this.#due()
-      })
-      this.#watchers.set(folder, watcher)
-      watcher.on('error', (error) => {
-        this.#options.log.debug('kubeconfig not watched', { folder, error })
-        watcher.close()
-        this.#watchers.delete(folder)
-        this.#due()
-      })
-    } catch (error) {
-      // Where a system has no more watches to give, `reloadKubeconfig` does the same.
-      this.#options.log.warn('kubeconfig not watched', { folder, error })
-    }
-  }
-}
-
-/** The folder that a file is in, or would be in once that is made. */
-function nearestFolder(file: string): string {
-  let folder = dirname(file)
-  while (!existsSync(folder) && folder !== dirname(folder)) folder = dirname(folder)
-  return folder
-}
-
-/** Throws where this process cannot look, such as for want of a file descriptor. */
-async function digestOf(files: readonly string[]): Promise<string> {
-  const hash = createHash('sha256')
-  for (const file of files) hash.update(`${file}\0${await versionOf(file)}\0`)
-  return hash.digest('hex')
-}
-
-/**
- * When the file was last written, and its text. The time makes a file that was changed and changed back differ too: the agent may have read it
- * in between. Empty for a file that is not there or that this user may not read.
- */
-async function versionOf(file: string): Promise<string> {
+async function textIfThere(file: string): Promise<string | undefined> {
   try {
-    const { ctimeNs } = await stat(file, { bigint: true })
-    return `${ctimeNs}\0${await kubeconfigText(file)}`
+    return await kubeconfigText(file)
   } catch (error) {
-    if (ownFailure(error) === undefined || hasCode(error, 'EACCES') || hasCode(error, 'EPERM')) return ''
-    throw error
+    if (hasCode(error, 'ENOENT')) return undefined
+    throw new KubeconfigError(`The kubeconfig ${file} cannot be read: ${messageOf(error)}.`, { cause: error })
   }
+}
+
+function parseKubeconfig(text: string, file: string): Kubeconfig {
+  const folder = dirname(file)
+  const absolute = (path: string): string => path && resolve(folder, path)
+  try {
+    const { clusters, users, contexts, ...rest } = document.parse(parseYaml(text))
+    return {
+      currentContext: rest['current-context'],
+      contexts: byName(contexts.map(({ name, context }) => [name, context])),
+      clusters: byName(
+        clusters.map(({ name, cluster }) => [
+          name,
+          { ...cluster, 'certificate-authority': absolute(cluster['certificate-authority']) },
+        ]),
+      ),
+      users: byName(
+        users.map(({ name, user: { exec, ...user } }) => [
+          name,
+          {
+            ...user,
+            'client-certificate': absolute(user['client-certificate']),
+            'client-key': absolute(user['client-key']),
+            tokenFile: absolute(user.tokenFile),
+            exec: exec && { ...exec, command: exec.command.includes('/') ? absolute(exec.command) : exec.command },
+          },
+        ]),
+      ),
+    }
+  } catch (error) {
+    // Without the parser's error as cause: it quotes the lines around the mistake, tokens included.
+    throw new KubeconfigError(
+      `The kubeconfig ${file} is not valid: ${mistakeOf(error)}. Correct it or choose another with --kubeconfig.`,
+    )
+  }
+}
+
+/** Names the place, and quotes nothing of the file but keys. */
+function mistakeOf(error: unknown): string {
+  if (!(error instanceof z.ZodError)) return messageOf(error).split('\n')[0] ?? ''
+  const [issue] = error.issues
+  return `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`
+}
+
+function byName<T>(entries: (readonly [string, T])[]): Map<string, T> {
+  const map = new Map(entries)
+  if (map.size === entries.length) return map
+  const twice = entries.find(([name], at) => entries.findIndex((one) => one[0] === name) !== at)
+  throw new Error(`the name "${twice?.[0] ?? ''}" stands in one of its lists twice`)
 }

@@ -170,7 +170,9 @@ class WatchHealth {
   async #explain(state: ConnectionState, error: unknown): Promise<string> {
     const { resource, api, signal } = this.#options
     if (state === 'absent') return explainAbsence(api, resource, signal)
-    return explainFailure(state, resource, api.context.server, error)
+    const trouble = api.context.connection.troubleOf(error)
+    if (trouble === undefined) return explainFailure(state, resource, api.context.server, error)
+    return state === 'stale' ? `${trouble} Running models keep serving.` : trouble
   }
 
   #set(next: ListWatchState): void {

@@ -1,6 +1,7 @@
 import { z } from 'zod'
+import { boundedBody } from '../util/bounded-body.ts'
 import { parseJson } from '../util/files.ts'
-import { boundedBody, connectionError, refusal } from './download/answer.ts'
+import { connectionError, refusal } from './download/answer.ts'
 import { ModelError } from './errors.ts'
 import type { Fetch } from './hub/client.ts'
 import { isSafeFileName, maxOllamaTextBytes, type OllamaAddress, ollamaNameOf, ollamaTexts } from './source.ts'

@@ -35,7 +35,7 @@ const limitMs = 15_000
 
 /** Throws one sentence where the context is not there, or is another cluster by now. */
 export async function openCluster({ kubeconfig, context, server, env }: ClusterReach): Promise<KubeApi> {
-  const pinned = await PinnedContext.load({ file: kubeconfig, context, isKept: true, env })
+  const pinned = await PinnedContext.load({ file: kubeconfig, context, env })
   if (pinned.server !== server) {
     throw new Error(
       `Context "${context}" pointed to ${server} when this machine last served it and now points to ${pinned.server}, so nothing is deleted there.`,

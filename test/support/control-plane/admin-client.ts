@@ -1,6 +1,6 @@
 import { Agent, request } from 'node:https'
 import { text } from 'node:stream/consumers'
-import { loadYaml } from '@kubernetes/client-node'
+import { load } from 'js-yaml'
 import { z } from 'zod'
 
 /** All that a client needs to reach an API server. */
@@ -114,7 +114,7 @@ export class AdminClient {
   async applyManifest(yaml: string): Promise<KubeObject[]> {
     const applied: KubeObject[] = []
     const documents = yaml.split(/^---.*$/m).filter((document) => /^[^#\s]/m.test(document))
-    for (const document of documents) applied.push(await this.#apply(kubeObject.parse(loadYaml(document)), document))
+    for (const document of documents) applied.push(await this.#apply(kubeObject.parse(load(document)), document))
     return applied
   }
 

@@ -18,7 +18,7 @@ import { throwAwayIdentity, type Identity } from './tls.ts'
 export interface KubeSimOptions {
   /** Any free one unless told. */
   readonly port?: number
-  /** `https` needs the `openssl` command; unless told, it is used where there is one. */
+  /** `https` unless told. */
   readonly protocol?: 'http' | 'https'
   /** Namespaces that exist from the start; `default` unless told. */
   readonly namespaces?: readonly string[]
@@ -107,8 +107,6 @@ export class KubeSim implements AsyncDisposable {
 
   static async start(options: KubeSimOptions = {}): Promise<KubeSim> {
     const identity = options.protocol === 'http' ? undefined : await throwAwayIdentity()
-    if (options.protocol === 'https' && !identity)
-      throw new Error('HTTPS needs the openssl command; install it or ask for http.')
     const sim = new KubeSim(options, identity)
     for (const name of options.namespaces ?? ['default']) sim.createNamespace(name)
     if (options.crds !== false) await sim.installCrds()

@@ -1,13 +1,8 @@
-import { loadYaml } from '@kubernetes/client-node'
+import { load } from 'js-yaml'
 import { z } from 'zod'
 import type { Json } from './json.ts'
 
-const wrapped = z.object({ document: z.custom<Json>((value) => value !== undefined) })
+const json = z.custom<Json>((value) => value !== undefined)
 
-/**
- * One YAML document as it is written. client-node's loader renames members of the kinds it knows (`default` becomes `_default`), but not
- * below a key it does not know. Throws where it is no YAML.
- */
-export function parseYaml(text: string): Json {
-  return wrapped.parse(loadYaml(`document:\n${text.replaceAll(/^/gm, '  ')}`)).document
-}
+/** One YAML document as it is written. Throws where it is no YAML. */
+export const parseYaml = (text: string): Json => json.parse(load(text))

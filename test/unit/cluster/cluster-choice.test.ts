@@ -28,7 +28,7 @@ test('a login that takes longer than one look at a moved cluster is waited for, 
 
   const moved = sim.url.replace('127.0.0.1', 'localhost')
   const plugin = {
-    exec: { apiVersion: 'client.authentication.k8s.io/v1', command: '/bin/sh', args: ['-c', login(runs, loggedIn)] },
+    exec: { apiVersion: version, interactiveMode: 'Never', command: '/bin/sh', args: ['-c', login(runs, loggedIn)] },
   }
   await expect(pin.check(await load(moved, plugin))).rejects.toThrow('nothing shows that it is the same cluster')
   await writeFile(loggedIn, '')
@@ -55,8 +55,10 @@ test('a moved cluster that nobody may recognise is not taken for the one before'
 })
 
 /** Ends once a person has logged in. */
+const version = 'client.authentication.k8s.io/v1'
+
 const login = (runs: string, loggedIn: string): string => {
-  const credential = { apiVersion: 'client.authentication.k8s.io/v1', kind: 'ExecCredential', status: { token } }
+  const credential = { apiVersion: version, kind: 'ExecCredential', status: { token } }
   return `echo run >>'${runs}'; until [ -e '${loggedIn}' ]; do sleep 0.1; done; echo '${JSON.stringify(credential)}'`
 }
 

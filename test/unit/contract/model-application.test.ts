@@ -1,4 +1,4 @@
-import { loadAllYaml } from '@kubernetes/client-node'
+import { loadAll } from 'js-yaml'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
@@ -13,7 +13,7 @@ import { command, trustOf } from '../../../src/contract/commands.ts'
 import { query, trustOfQuery } from '../../../src/contract/queries.ts'
 
 const plain = { namespace: 'default', name: 'llama-3.1-8b', source: 'hf://org/repo' }
-const read = (yaml: string): unknown[] => loadAllYaml(yaml) as unknown[]
+const read = (yaml: string): unknown[] => loadAll(yaml) as unknown[]
 
 describe('the YAML of what is applied', () => {
   test('reads back as both objects', () => {

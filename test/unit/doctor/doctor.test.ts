@@ -117,12 +117,6 @@ describe('what keeps a request from the API server', () => {
     expect(answered(401)).toMatch(/does not accept the credentials/)
     expect(answered(502)).toMatch(/does not answer as an API server/)
   })
-
-  test('names the proxy without its password', () => {
-    const { says } = unreached(server, coded('ECONNRESET'), 'http://ada:secret@proxy.example:3128')
-    expect(says).toMatch(/leads through the proxy http:\/\/proxy\.example:3128\/\./)
-    expect(says).not.toMatch(/secret|ada/)
-  })
 })
 
 test('a report on a terminal has one line for each answer, and what to do below what is not in order', () => {

@@ -1,28 +1,36 @@
-import { writeFileSync } from 'node:fs'
+import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { KubeconfigWatch } from '../../../src/agent-core/kube/kubeconfig.ts'
+import { KubeconfigWatch } from '../../../src/agent-core/kube/kubeconfig-watch.ts'
 import { eventually } from '../../support/eventually.ts'
-import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
-test('a kubeconfig that says something else while its change is read, and then the same again, is read once more', async () => {
+test('a kubeconfig behind a link that comes, is written, replaced or goes is told each time, and another one once it is chosen', async () => {
   await using folder = await temporaryFolder()
-  const file = join(folder.dir, 'kubeconfig')
-  writeFileSync(file, 'before')
-  const changes: string[] = []
-  const onChange = () => {
-    changes.push('after')
-    if (changes.length > 1) return
-    // Empty as it is read by whoever is told of the change.
-    writeFileSync(file, '')
-    writeFileSync(file, 'after')
+  const at = (name: string): string => join(folder.dir, name)
+  symlinkSync(at('file'), at('link'))
+  let files = [at('link')]
+  let told = 0
+  using watch = new KubeconfigWatch(
+    () => files,
+    () => (told += 1),
+  )
+  // Done again, as it may not have been looked at before the first time.
+  const isTold = (step: () => void) => {
+    const before = told
+    return eventually(() => {
+      step()
+      return told > before
+    })
   }
-  await using watch = new KubeconfigWatch({ files: () => [file], onChange, log: silentLog })
-  await eventually(() => {
-    if (changes.length === 0) writeFileSync(file, 'after')
-    watch.lookAgain()
-    return changes.length > 1
+  await isTold(() => writeFileSync(at('file'), 'one'))
+  await isTold(() => {
+    writeFileSync(at('next'), 'two')
+    renameSync(at('next'), at('file'))
   })
-  expect(changes).toEqual(['after', 'after'])
+  await isTold(() => rmSync(at('file'), { force: true }))
+  files = [at('other')]
+  watch.lookAgain()
+  await isTold(() => writeFileSync(at('other'), 'three'))
+  expect(told).toBeGreaterThan(3)
 })

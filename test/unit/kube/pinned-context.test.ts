@@ -3,7 +3,8 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { KubeconfigError, PinnedContext } from '../../../src/agent-core/kube/pinned-context.ts'
+import { KubeconfigError } from '../../../src/agent-core/kube/kubeconfig.ts'
+import { PinnedContext } from '../../../src/agent-core/kube/pinned-context.ts'
 
 let folder: string
 let homeLab: string
@@ -30,13 +31,18 @@ test('several files of KUBECONFIG are one, the first names the current context, 
 test.each([
   ['a missing file', () => join(folder, 'nowhere'), undefined, /There is no kubeconfig at .*nowhere; .*--kubeconfig/],
   ['broken YAML', () => write('broken', 'clusters: [\n  oops'), undefined, /broken is not valid: .*\. Correct it/],
-  ['an unknown context', () => homeLab, 'mars', /no context "mars"; it has homelab\. Choose one with --context/],
+  [
+    'an unknown context',
+    () => homeLab,
+    'mars',
+    /no context "mars"; it has homelab\. Bring it back, or choose one with .*--context/,
+  ],
   ['no current context', () => write('empty', 'apiVersion: v1\nkind: Config\n'), undefined, /has no contexts at all/],
   [
     'a context without its cluster',
     () => write('half', 'contexts:\n- {name: a, context: {cluster: gone, user: u}}\ncurrent-context: a\n'),
     undefined,
-    /names a cluster that the kubeconfig does not contain/,
+    /names the cluster "gone", which the kubeconfig does not contain/,
   ],
   ['a folder', () => folder, undefined, /cannot be read/],
   [
@@ -67,9 +73,9 @@ test('a change while the credentials are being read counts, at whatever moment i
     writeFileSync(next, after)
     renameSync(next, file)
     await Promise.all([earlier, context.renewAfterChange()])
-    tokens.push(context.config.getCurrentUser()?.token)
+    tokens.push((await context.connection.authenticated()).headers['authorization'])
   }
-  expect(new Set(tokens)).toEqual(new Set(['after']))
+  expect(new Set(tokens)).toEqual(new Set(['Bearer after']))
 })
 
 test('renewing takes new credentials but never another server', async () => {
@@ -77,10 +83,11 @@ test('renewing takes new credentials but never another server', async () => {
   const context = await PinnedContext.load({ file, env: {} })
   await kubeconfig('moving', 'https://192.0.2.30:6443', 'new')
   await context.renew()
-  const token = context.config.getCurrentUser()?.token
+  const asked = async () => (await context.connection.authenticated()).headers['authorization']
+  const token = await asked()
   await kubeconfig('moving', 'https://192.0.2.31:6443', 'newer')
   await expect(context.renew()).rejects.toThrow(/now points to https:\/\/192\.0\.2\.31:6443/)
-  expect([token, context.config.getCurrentUser()?.token]).toEqual(['new', 'new'])
+  expect([token, await asked()]).toEqual(['Bearer new', 'Bearer new'])
 })
 
 async function kubeconfig(name: string, server: string, token = 'secret'): Promise<string> {

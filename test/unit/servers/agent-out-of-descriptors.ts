@@ -1,5 +1,4 @@
 import { closeSync, openSync } from 'node:fs'
-import { KubeconfigWatch } from '../../../src/agent-core/kube/kubeconfig.ts'
 import { entriesOf } from '../../../src/agent-core/models/store/files.ts'
 import { ownFailure } from '../../../src/agent-core/util/error-code.ts'
 import { askActivity } from '../../../src/agent-core/servers/probe.ts'
@@ -11,7 +10,6 @@ import type { StopReport } from '../../../src/agent-core/servers/served-model.ts
 import { messageOf } from '../../../src/agent-core/util/message-of.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePorts } from '../../support/free-port.ts'
-import { silentLog } from '../../support/silent-log.ts'
 import { ask, probedBy, ServerRoom, untilInFlight } from './server-room.ts'
 
 const patience = new AbortController().signal
@@ -51,19 +49,6 @@ await using room = await ServerRoom.create({
 })
 room.start()
 const { pid, port } = await room.reached('ready')
-let kubeconfigLooks = 0
-const kubeconfigTold: string[] = []
-await using kubeconfig = new KubeconfigWatch({
-  files: () => {
-    kubeconfigLooks += 1
-    return [import.meta.filename]
-  },
-  onChange: () => kubeconfigTold.push('changed'),
-  log: { ...silentLog, warn: (message: string) => kubeconfigTold.push(message) },
-})
-// A second look begins when the first is over.
-kubeconfig.lookAgain()
-await eventually(() => kubeconfigLooks > 1)
 const from = await freePorts(3)
 const ports = new Ports()
 const reserved = (policy: Parameters<Ports['reserve']>[0]) =>
@@ -81,12 +66,6 @@ const meanwhile: unknown[] = []
   meanwhile.push(await reserved(range), await reserved(range))
   await reserved(fixed)
   meanwhile.push(await entriesOf(room.folder).catch(ownFailure))
-  await eventually(() => {
-    descriptors.takeAll()
-    kubeconfig.lookAgain()
-    return kubeconfigTold.length > 0
-  })
-  meanwhile.push([...new Set(kubeconfigTold)])
   const soFar = probes
   await eventually(() => probes > soFar + 10)
 }

@@ -52,7 +52,6 @@ test('an agent that may open no more files takes none of it for silence of its s
       `Port PORT cannot be used: ${why}.`,
       `Port PORT cannot be used: ${why}.`,
       why,
-      ['kubeconfig not checked'],
     ],
     afterwards: [2, 0, 1],
     pid: said.pid,
