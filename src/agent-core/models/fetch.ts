@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { lstat, rename, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
+import type PQueue from 'p-queue'
 import { formatBytes } from '../../contract/format.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -11,7 +12,6 @@ import { compareWithStored, remoteStates, requireFile, startProblem, type Remote
 import { expectsGguf, firstBytes, requireFormat } from './content-kind.ts'
 import { hashFile } from './download/hash.ts'
 import type { DownloadedFile } from './download/download.ts'
-import type { DownloadTurns } from './download/limits.ts'
 import { forgetPartial } from './download/partial-file.ts'
 import { ModelError } from './errors.ts'
 import { FactsOfFiles } from './facts-of-files.ts'
@@ -37,7 +37,8 @@ export interface FetcherOptions {
   readonly roots: ModelRoots
   readonly inventory: Pick<Inventory, 'partialsFolder'>
   readonly remote: Remote
-  readonly turns: DownloadTurns
+  /** Lets a few downloads run at a time, in the order in which they came. */
+  readonly turns: PQueue
   readonly settings: () => DownloadSettings
   readonly headers: FactsOfFiles<GgufHeader>
   readonly log: Logger
@@ -172,12 +173,19 @@ export class Fetcher {
     return model
   }
 
-  #inTurn({ signal, tell }: Waiters<Progress>, work: () => Promise<StoredModel>): Promise<StoredModel> {
-    const onPlace = (ahead: number): void => {
-      const message = `Waiting for ${ahead} other download${ahead === 1 ? '' : 's'}.`
-      tell({ doneBytes: 0, bytesPerSecond: 0, phase: 'waiting', message })
-    }
-    return this.#options.turns.take(signal, onPlace, work)
+  /** Throws the signal's reason at once while it waits; work that has begun ends itself, and keeps its turn until then. */
+  async #inTurn({ signal, tell }: Waiters<Progress>, work: () => Promise<StoredModel>): Promise<StoredModel> {
+    const { turns } = this.#options
+    if (turns.pending >= turns.concurrency)
+      tell({ doneBytes: 0, bytesPerSecond: 0, phase: 'waiting', message: 'Waiting for other downloads.' })
+    const begun = Promise.withResolvers<undefined>()
+    const done = turns.add(async () => {
+      begun.resolve(undefined)
+      signal.throwIfAborted()
+      return work()
+    })
+    await Promise.race([begun.promise, untilAborted(done, signal)])
+    return done
   }
 
   /**

@@ -1,9 +1,10 @@
 import { statfs } from 'node:fs/promises'
 import { homedir } from 'node:os'
+import PQueue from 'p-queue'
 import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
-import { DownloadTurns, usualReserveBytes } from './download/limits.ts'
+import { usualReserveBytes } from './download/limits.ts'
 import { ModelError } from './errors.ts'
 import { Fetcher } from './fetch.ts'
 import { keptGgufHeaders } from './gguf/file-header.ts'
@@ -26,6 +27,9 @@ export type { LocalModel, ModelRequest } from './model-request.ts'
 
 /** Downloads are given up all the time; what is kept of them is for days. */
 const sweepEveryMs = 3_600_000
+
+/** Two downloads share a connection well; more would each take longer, and none be there sooner. */
+const usualAtOnce = 2
 
 /** A model whose files are here and verified. */
 export interface ModelOnDisk {
@@ -88,7 +92,7 @@ export class Models {
   readonly #remote: Remote
   readonly #headers = keptGgufHeaders()
   readonly #fetcher: Fetcher
-  readonly #turns: DownloadTurns
+  readonly #turns: PQueue
   readonly #roots: ModelRoots
   readonly #inventory: Inventory
   readonly #pulls: Pulls
@@ -114,7 +118,7 @@ export class Models {
       onChange()
     }
     this.#watch = new StoreWatch({ directory, homeFile, log, onChange: onStoreChange })
-    this.#turns = new DownloadTurns(options.downloadsAtOnce)
+    this.#turns = new PQueue({ concurrency: options.downloadsAtOnce ?? usualAtOnce })
     const deletableBytes = (): Promise<number> => this.#inventory.prunableBytes()
     const shared = { ...options, log, now, settings, env, homeDir }
     this.#remote = new Remote({ ...shared, allowedHosts, storeFolder: directory, deletableBytes })

@@ -53,54 +53,6 @@ export class Bandwidth {
   }
 }
 
-/** Two share a connection well; more would each take longer, and none be there sooner. */
-const usualAtOnce = 2
-
-interface Waiting {
-  readonly go: () => void
-  readonly onPlace: (ahead: number) => void
-}
-
-/** Lets a few downloads run at a time, in the order in which they came. */
-export class DownloadTurns {
-  readonly #atOnce: number
-  #running = 0
-  readonly #waiting: Waiting[] = []
-
-  constructor(atOnce = usualAtOnce) {
-    this.#atOnce = atOnce
-  }
-
-  /**
-   * `onPlace`: how many downloads go first, each time that changes; not called where none does. Throws the signal's reason at
-   * once while it waits; work that has begun ends itself, and keeps its turn until then.
-   */
-  async take<T>(signal: AbortSignal, onPlace: (ahead: number) => void, work: () => Promise<T>): Promise<T> {
-    signal.throwIfAborted()
-    const turn = Promise.withResolvers<undefined>()
-    const waiting = { go: () => turn.resolve(undefined), onPlace }
-    this.#waiting.push(waiting)
-    this.#serve()
-    try {
-      await untilAborted(turn.promise, signal)
-      return await work()
-    } finally {
-      const at = this.#waiting.indexOf(waiting)
-      if (at === -1) this.#running -= 1
-      else this.#waiting.splice(at, 1)
-      this.#serve()
-    }
-  }
-
-  #serve(): void {
-    while (this.#running < this.#atOnce && this.#waiting.length > 0) {
-      this.#running += 1
-      this.#waiting.shift()?.go()
-    }
-    for (const [at, { onPlace }] of this.#waiting.entries()) onPlace(this.#running + at)
-  }
-}
-
 export interface DiskSpaceOptions {
   /** What messages call the volume; without it the folder in question. */
   readonly name?: string | undefined
