@@ -13,7 +13,7 @@ import { sharedWords } from '../contract/words.ts'
 import { onceCopied } from '../installation/command-copy.ts'
 import { appLogIn } from './agent/start-settings.ts'
 import { createAgentView, keepPreferences, keepShowing } from './agent/agent-view.ts'
-import { appFindings } from './system/app-doctor.ts'
+import { appFindings, withAppFindings } from './system/app-doctor.ts'
 import { installedApp } from './system/installed-app.ts'
 import { KeptToken } from './system/kept-token.ts'
 import { setByPerson } from './preferences.ts'
@@ -240,9 +240,8 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
       shell.showItemInFolder(await ownLog(stateDir, file))
     },
     keep: (isKept) => popover.keep(isKept),
-    hide: () => popover.hide(),
+    hide: () => popover.escape(),
     tearOff: (at) => popover.tearOff(at),
-    escape: () => popover.escape(),
     focus: (hasKeys) => popover.focused(hasKeys),
   }
   const menu = menuActions({
@@ -258,9 +257,10 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     quit,
   })
   serveIpc({
-    link: agent.link,
+    link: withAppFindings(agent.link, () =>
+      appFindings({ loginItem: loginItem(), isHere: view.getState().isHere, icon: iconState(iconBounds()) }),
+    ),
     log,
-    ofApp: () => appFindings({ loginItem: loginItem(), isHere: view.getState().isHere, icon: iconState(iconBounds()) }),
     app: ofApp,
   })
   const goodEnd = stopBeforeQuit({

@@ -1,7 +1,2 @@
-import type { Verb } from '../contract/app-bridge.ts'
-
-/** From the preload script to the main process, which answers with a BridgeReply. */
-export const channelOf = (verb: Verb): string => `metalbar:${verb}`
-
-/** From main to the page. */
-export const pushChannel = 'metalbar:push'
+/** Both ways between the preload script and the main process: what the page asks, and what is pushed to it. */
+export const channel = 'metalbar'

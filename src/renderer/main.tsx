@@ -1,6 +1,6 @@
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
-import { appOver, type Bridge, windowViews } from '../contract/app-bridge.ts'
+import { type Bridge, verbsOver, windowViews } from '../contract/app-bridge.ts'
 import { linkOverBridge } from './link/connection.ts'
 import { linkOverHttp, takeToken, whileSeen } from './link/http.ts'
 import { createWindowStore, tellUnsaved, WindowContext, type WindowStore } from './store.ts'
@@ -40,7 +40,7 @@ const link =
         document,
       )
     : linkOverBridge(window.metalbar)
-const app = window.metalbar && appOver(window.metalbar)
+const app = window.metalbar && verbsOver(window.metalbar)
 const store = createWindowStore(link)
 store.getState().reconnect()
 document.addEventListener('visibilitychange', () => {

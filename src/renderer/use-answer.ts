@@ -91,23 +91,28 @@ const lookMs = 500
 export function useAppState(app: AppBridge) {
   const [state, setState] = useState<AppState>()
   const [problem, setProblem] = useState<string>()
-  /** Answers whether it was done. */
-  const take = useCallback(async (asked: Promise<BridgeReply<AppState | undefined>>): Promise<boolean> => {
-    const reply = await asked
-    if (reply.ok && reply.value !== undefined) setState(reply.value)
+  const look = useCallback(async () => {
+    const reply = await app.appState()
+    if (reply.ok) setState(reply.value)
     setProblem(reply.ok ? undefined : reply.failure.message)
+  }, [app])
+  /** Shows what came of it; answers whether it was done. */
+  const take = async (asked: Promise<BridgeReply<unknown>>): Promise<boolean> => {
+    const reply = await asked
+    if (reply.ok) await look()
+    else setProblem(reply.failure.message)
     return reply.ok
-  }, [])
+  }
   const returns = useReturns()
-  useEffect(() => void take(app.appState()), [app, take, returns])
+  useEffect(() => void look(), [look, returns])
   const step = state?.update.step
   const isUnderWay = step === 'looking' || step === 'downloading' || step === 'installing'
   useEffect(() => {
     if (!isUnderWay) return undefined
-    const timer = setInterval(() => void take(app.appState()), lookMs)
+    const timer = setInterval(() => void look(), lookMs)
     return () => clearInterval(timer)
-  }, [app, take, isUnderWay])
-  return { state, problem, take }
+  }, [look, isUnderWay])
+  return { state, problem, look, take }
 }
 
 /** The request about one thing: `pending` while it is not answered, `disabled` while no agent can be asked. */

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
-import { afterAll, describe, expect, inject, test, vi } from 'vitest'
+import { describe, expect, inject, test, vi } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { deniedSentence } from '../../src/agent-core/platform/local-network.ts'
 import { errorCode } from '../../src/agent-core/util/error-code.ts'
 import { AgentWorld, commandLineOf, hostIp, roomForOne, untilGone } from '../support/agent-world.ts'
-import { ApiServer, useControlPlane } from '../support/control-plane/control-plane.ts'
+import { ApiServer } from '../support/control-plane/control-plane.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
 import { everything } from '../support/kube-sim/access.ts'
@@ -53,21 +53,13 @@ describe.concurrent('an outage of a real API server', () => {
   })
 })
 
-describe.concurrent('credentials', () => {
-  const parts = new AsyncDisposableStack()
-  afterAll(() => parts.disposeAsync())
-
-  /** The agent's user is not the administrator, so that it alone can lose its rights. */
-  async function openWorld(rules = everything) {
-    const user = { name: 'agent', token: 'first-token', rules }
-    const sim = parts.use(await KubeSim.start({ users: [user] }))
-    const world = await AgentWorld.open(sim.connection())
-    return { sim, world, user }
-  }
-
-  test('that expire are read again from the kubeconfig, also while the watches are still open', async () => {
-    const { sim, world, user } = await openWorld()
-    await using _world = world
+test.concurrent(
+  'credentials that expire are read again from the kubeconfig, also while the watches are still open',
+  async () => {
+    // Not the administrator, so that it alone can lose its rights.
+    const user = { name: 'agent', token: 'first-token', rules: everything }
+    await using sim = await KubeSim.start({ users: [user] })
+    await using world = await AgentWorld.open(sim.connection())
     const { agent, pid } = await world.serving('tiny', { connection: sim.connection('agent') })
 
     sim.users = [{ ...user, token: 'second-token' }]
@@ -76,35 +68,8 @@ describe.concurrent('credentials', () => {
     const { port } = await agent.untilReadyAgain('tiny', pid)
     expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
     expect(agent.log.warnings).toEqual([])
-  })
-})
-
-describe.concurrent('rights on the real API server', () => {
-  const cluster = useControlPlane()
-
-  test('that are missing are named, and taken up when they are granted', async () => {
-    const { connection, namespace } = cluster()
-    const rule = (apiGroup: string, ...resources: string[]) => ({ apiGroups: [apiGroup], resources, verbs: ['*'] })
-    const most = [
-      rule('inference.llmkube.dev', 'inferenceservices', 'inferenceservices/status', 'models'),
-      rule('', 'services', 'endpoints', 'events'),
-    ]
-    const access = await cluster().restrictedKubeconfig(most)
-    await using world = await AgentWorld.open(connection, { namespace })
-    const agent = await world.startAgent({ kubeconfig: access.kubeconfig })
-    await world.apply('tiny')
-    const { message } = await agent.untilCluster('denied')
-    expect(message).toMatch(
-      /^These credentials may not read endpointslices \(.*\); ask for the rights to get, list and/,
-    )
-    expect(agent.agent.readiness()).toEqual({ ready: false, message })
-    expect(await world.publishedKinds('tiny')).toEqual([])
-
-    await access.grant([...most, rule('discovery.k8s.io', 'endpointslices')])
-    await agent.untilReady('tiny')
-    await eventually(async () => (await world.condition('tiny')) === 'True Serving')
-  })
-})
+  },
+)
 
 test.concurrent(
   'where macOS keeps the agent from the local network, that is why its cluster is away, until it is allowed',

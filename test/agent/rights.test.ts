@@ -30,18 +30,24 @@ async function withAdmin(ofUser: string, ofAdmin: string): Promise<string> {
   })
 }
 
-test('an agent without rights serves once an administrator has run what metal-agent rights prints, with no file beside it', async () => {
+test('an agent that lacks rights says which, and serves once an administrator has run what metal-agent rights prints, with no file beside it', async () => {
   if ('missing' in controlPlane) return
   await using cluster = await TestCluster.open(controlPlane.connection)
   const { namespace } = cluster
   await using world = await AgentWorld.open(controlPlane.connection, { namespace })
-  const { kubeconfig } = await cluster.restrictedKubeconfig([])
+  const rule = (apiGroup: string, ...resources: string[]) => ({ apiGroups: [apiGroup], resources, verbs: ['*'] })
+  const { kubeconfig } = await cluster.restrictedKubeconfig([
+    rule('inference.llmkube.dev', 'inferenceservices', 'inferenceservices/status', 'models'),
+    rule('', 'services', 'endpoints', 'events'),
+  ])
   await using agent = await AgentProcess.start({
     kubeconfig: await withAdmin(kubeconfig, cluster.kubeconfig),
     args: ['--llama-server', sampleServerPath, '--namespace', namespace],
   })
   await world.apply('tiny')
-  await agent.shows(({ cluster: { state } }) => state === 'denied', 'that it may not')
+  const { message } = await agent.shows(({ cluster }) => cluster.state === 'denied' && cluster, 'that it may not')
+  expect(message).toMatch(/^These credentials may not read endpointslices \(.*\); ask for the rights to get, list and/)
+  expect(await world.publishedKinds('tiny')).toEqual([])
   const { stdout: status } = await agent.run('status')
   const { stdout: script } = await agent.run('rights', '--admin', 'admin')
   const { stdout: all } = await agent.run('rights', '--further', '--json')

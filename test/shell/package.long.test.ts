@@ -212,7 +212,13 @@ test('what drives Electron drives the packed flavour for tests: icon, menu, wind
   const menu = JSON.stringify(await app.menu())
   await app.choose('Settings…')
   await eventually(async () => (await app.look()).windows[0]?.isVisible, { what: 'the window' })
-  const state = await app.ask({ do: 'forge', channel: 'metalbar:appState', origin: 'app://metalbar', frame: 'main' })
+  const state = await app.ask({
+    do: 'forge',
+    channel: 'metalbar',
+    content: { verb: 'appState' },
+    origin: 'app://metalbar',
+    frame: 'main',
+  })
   expect(menu).toContain('Open at login')
   expect(state).toMatchObject({
     ok: true,

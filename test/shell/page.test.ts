@@ -1,6 +1,5 @@
 import { afterAll, beforeEach, describe, expect, test } from 'vitest'
-import { verbNames } from '../../src/contract/app-bridge.ts'
-import { channelOf } from '../../src/main/ipc-channels.ts'
+import { verbs } from '../../src/contract/app-bridge.ts'
 import type { ControlRequest } from '../support/electron-stand-in/control.ts'
 import { ShellApp } from '../support/shell-app.ts'
 
@@ -18,8 +17,8 @@ afterAll(() => started?.[Symbol.asyncDispose]())
 
 const ours = {
   do: 'forge',
-  channel: 'metalbar:snapshot',
-  content: undefined,
+  channel: 'metalbar',
+  content: { verb: 'snapshot' },
   origin: 'app://metalbar',
   frame: 'main',
 } as const
@@ -40,12 +39,14 @@ describe('over IPC', () => {
     ['a frame inside the window', { frame: 'sub' }],
     ['a frame that is gone', { frame: 'gone' }],
   ])('%s is refused, whatever it asks', async ([, forged]) => {
-    const ask = (channel: string) => app.ask({ ...ours, ...forged, channel })
-    const answers = await Promise.all(verbNames.map((verb) => ask(channelOf(verb))))
-    expect(answers).toEqual(verbNames.map(() => refusal))
+    const names = Object.keys(verbs)
+    const answers = names.map((verb) => app.ask({ ...ours, ...forged, content: { verb } }))
+    expect(await Promise.all(answers)).toEqual(names.map(() => refusal))
   })
 
-  test.for<[channel: string, content: unknown]>([
+  test.for<[verb: string, content: unknown]>([
+    ['format', undefined],
+    ['toString', undefined],
     ['snapshot', { any: 'thing' }],
     ['command', undefined],
     ['command', { requestId: 'no uuid', command: { name: 'resync' } }],
@@ -54,36 +55,30 @@ describe('over IPC', () => {
     ['listen', { id: '', request: { name: 'snapshot' } }],
     ['listen', { id: '1', request: { name: 'kubeconfig' } }],
     ['leave', ['1']],
-  ])('%s with %o is not understood, in a sentence', async ([channel, content]) => {
-    expect(await app.ask({ ...ours, channel: `metalbar:${channel}`, content })).toEqual({
+    ['hide', { any: 'thing' }],
+    ['tearOff', undefined],
+    ['tearOff', { view: 'format' }],
+    ['tearOff', { service: 'x'.repeat(201) }],
+    ['tearOff', { view: 'settings', field: 'hostAddress' }],
+  ])('%s with %o is not understood, in a sentence', async ([verb, content]) => {
+    expect(await app.ask({ ...ours, content: { verb, content } })).toEqual({
       ok: false,
       failure: {
         code: 'misunderstood',
         message: expect.stringMatching(/^The app did not understand its window: /) as unknown,
       },
     })
+    expect((await app.look()).windows).toEqual([])
   })
 
   test('a page names a run whose file is shown, never a file', async () => {
-    const reveal = (content: unknown) => app.ask({ ...ours, channel: 'metalbar:revealLog', content })
+    const reveal = (content: unknown) => app.ask({ ...ours, content: { verb: 'revealLog', content } })
     const service = { namespace: 'team', name: 'no-such-service' }
     expect([await reveal({ file: '/etc/passwd' }), await reveal({ service, run: 'current' })]).toEqual([
       { ok: false, failure: { code: 'misunderstood', message: expect.any(String) as unknown } },
       { ok: false, failure: { code: 'refused', message: 'That run has no log file.' } },
     ])
     expect(await app.ask({ do: 'opened' })).toEqual([])
-  })
-
-  test.for<[channel: string, content: unknown]>([
-    ['hide', { any: 'thing' }],
-    ['tearOff', undefined],
-    ['tearOff', { view: 'format' }],
-    ['tearOff', { service: 'x'.repeat(201) }],
-    ['tearOff', { view: 'settings', field: 'hostAddress' }],
-  ])('the window’s %s with %o is not understood', async ([channel, content]) => {
-    const answer = await app.ask({ ...ours, channel: `metalbar:${channel}`, content })
-    expect(answer).toMatchObject({ ok: false, failure: { code: 'misunderstood' } })
-    expect((await app.look()).windows).toEqual([])
   })
 
   test('there is no channel beside them', async () => {

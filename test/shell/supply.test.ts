@@ -14,7 +14,7 @@ test('the app keeps the machine awake while a model loads or a request runs, as 
   const set = async (settings: SettingsPatch) => {
     const content = { requestId: randomUUID(), command: { name: 'updateSettings', settings } }
     const own = { origin: 'app://metalbar', frame: 'main' } as const
-    const answer = await app.ask({ do: 'forge', channel: 'metalbar:command', content, ...own })
+    const answer = await app.ask({ do: 'forge', channel: 'metalbar', content: { verb: 'command', content }, ...own })
     expect(answer).toMatchObject({ ok: true, value: { outcome: 'done' } })
   }
   const blockers = () => app.ask({ do: 'blockers' })

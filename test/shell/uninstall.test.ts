@@ -9,7 +9,7 @@ import { servingWorld } from '../support/serving-world.ts'
 import { lives, ShellApp } from '../support/shell-app.ts'
 
 const asks = (app: ShellApp, verb: string, content?: unknown) =>
-  app.ask({ do: 'forge', channel: `metalbar:${verb}`, origin: 'app://metalbar', frame: 'main', content })
+  app.ask({ do: 'forge', channel: 'metalbar', origin: 'app://metalbar', frame: 'main', content: { verb, content } })
 
 const listed = z.object({
   ok: z.literal(true),

@@ -95,7 +95,13 @@ export async function updateWorld() {
 
 const asks = async (app: ShellApp, verb: string, content?: unknown) =>
   reply.parse(
-    await app.ask({ do: 'forge', channel: `metalbar:${verb}`, content, origin: 'app://metalbar', frame: 'main' }),
+    await app.ask({
+      do: 'forge',
+      channel: 'metalbar',
+      content: { verb, content },
+      origin: 'app://metalbar',
+      frame: 'main',
+    }),
   )
 
 /** As the window asks; answers why it was not begun, if so. */

@@ -1,6 +1,7 @@
 import type { LoginItemState } from '../../contract/app-bridge.ts'
+import type { AgentLink } from '../../contract/client.ts'
 import type { DoctorFinding } from '../../contract/doctor.ts'
-import type { Answer, Query } from '../../contract/queries.ts'
+import type { Answer, QueryName } from '../../contract/queries.ts'
 import { doctorWords } from '../words.ts'
 
 /** What only the app knows of itself. */
@@ -51,10 +52,15 @@ export const appFindings = ({ loginItem: state, isHere, icon }: AppFacts): Docto
   },
 ]
 
-/** The answer of the agent to its window, whose doctor and whose report to send know of the app too. */
-export function withAppFindings(query: Query, answer: Answer, found: () => readonly DoctorFinding[]): Answer {
+/** The agent for its window, whose doctor and whose report to send know of the app too. */
+export const withAppFindings = (link: AgentLink, found: () => readonly DoctorFinding[]): AgentLink => ({
+  ...link,
+  query: async (query, signal) => withFindings(query.name, await link.query(query, signal), found) as never,
+})
+
+function withFindings(name: QueryName, answer: Answer, found: () => readonly DoctorFinding[]): Answer {
   // Each query is answered by its own kind of answer.
-  switch (query.name) {
+  switch (name) {
     case 'doctor': {
       const report = answer as Answer<'doctor'>
       return { ...report, findings: [...found(), ...report.findings] }

@@ -1,13 +1,14 @@
 import type { MenuItemConstructorOptions } from 'electron'
-import type { AppVerb, VerbWork } from '../../contract/app-bridge.ts'
+import type { VerbWork } from '../../contract/app-bridge.ts'
 import { cleanText } from '../../contract/clean-text.ts'
 import type { CommandInput } from '../../contract/commands.ts'
 import type { WindowPlace } from '../window/show-target.ts'
 
 type OfApp = 'prefer' | 'setLoginItem' | 'openPane' | 'update' | 'setCommandLink' | 'moveToApplications'
+type OfAppSaid = { readonly [V in OfApp]: (...content: Parameters<VerbWork[V]>) => Promise<unknown> }
 
 /** What can be chosen in the menu and in notifications: verbs of the app, and what the window does otherwise or not at all. */
-export interface MenuActions extends Pick<VerbWork<AppVerb>, OfApp> {
+export interface MenuActions extends OfAppSaid {
   command(command: CommandInput): Promise<unknown>
   measurePower(): Promise<unknown>
   /** The window, turned to one of its parts. */

@@ -3,7 +3,7 @@ import { type AgentLink, LinkError, type Looker, type Unsubscribe } from '../../
 import type { StreamItem, StreamRequest } from '../../contract/log.ts'
 import type { Answer, Query } from '../../contract/queries.ts'
 import type { Push } from '../../contract/app-bridge.ts'
-import { pushChannel } from '../ipc-channels.ts'
+import { channel } from '../ipc-channels.ts'
 import { windowWords } from '../words.ts'
 
 /** A page that asks for more has a defect. */
@@ -55,10 +55,6 @@ export class PageRequests {
     }
   }
 
-  withdraw(id: string): void {
-    this.#asked.get(id)?.abort()
-  }
-
   /** Throws LinkError. */
   listen(id: string, request: Request): void {
     if (this.#listeners.size >= maxListeners) throw new LinkError('refused', windowWords.followsTooMuch)
@@ -68,7 +64,9 @@ export class PageRequests {
     if (this.#window.isVisible()) this.#begin(id, listener)
   }
 
+  /** Nobody waits any longer for the answer, or for what is followed. */
   leave(id: string): void {
+    this.#asked.get(id)?.abort()
     this.#listeners.get(id)?.stop?.()
     this.#listeners.delete(id)
   }
@@ -111,10 +109,10 @@ export class PageRequests {
   #clear(): void {
     for (const { stop } of this.#listeners.values()) stop?.()
     this.#listeners.clear()
-    for (const id of [...this.#asked.keys()]) this.withdraw(id)
+    for (const asked of this.#asked.values()) asked.abort()
   }
 
   #send(push: Push): void {
-    if (!this.#window.isDestroyed()) this.#window.webContents.send(pushChannel, push)
+    if (!this.#window.isDestroyed()) this.#window.webContents.send(channel, push)
   }
 }

@@ -1,8 +1,9 @@
-import type { Bridge, BridgeReply, ListenInput } from '../../contract/app-bridge.ts'
+import { type Bridge, type BridgeReply, type ListenInput, verbsOver } from '../../contract/app-bridge.ts'
 import {
   type AgentLink,
   asLinkError,
   type LinkError,
+  type LinkFailure,
   type Listener,
   retryDelayMs,
   type Unsubscribe,
@@ -69,22 +70,41 @@ export class AgentConnection {
 
 /** The agent of the app this window belongs to. */
 export function linkOverBridge(bridge: Bridge): AgentLink {
-  const listen = (request: ListenInput, { next, end }: Listener<never>) =>
-    bridge.listen(request, next as (item: unknown) => void, (failure) => end(asLinkError(failure)))
+  const app = verbsOver(bridge)
+  /** By the id under which values are pushed. */
+  const listeners = new Map<string, Listener<never>>()
+  const ended = (id: string, failure: LinkFailure) => {
+    const listener = listeners.get(id)
+    listeners.delete(id)
+    listener?.end(asLinkError(failure))
+  }
+  bridge.onPush((push) => {
+    if ('item' in push) listeners.get(push.id)?.next(push.item as never)
+    else ended(push.id, push.failure)
+  })
+  const listen = (request: ListenInput, listener: Listener<never>): Unsubscribe => {
+    const id = crypto.randomUUID()
+    listeners.set(id, listener)
+    void app.listen({ id, request }).then((reply) => {
+      if (!reply.ok) ended(id, reply.failure)
+    })
+    return () => {
+      if (listeners.delete(id)) void app.leave({ id })
+    }
+  }
   return {
     follow: (listener, looker) => listen({ name: 'snapshot', looker }, listener),
-    snapshot: async () => valueOf(await bridge.ask('snapshot')),
-    command: async (command, requestId = crypto.randomUUID()) =>
-      valueOf(await bridge.ask('command', { requestId, command })),
+    snapshot: async () => valueOf(await app.snapshot()),
+    command: async (command, requestId = crypto.randomUUID()) => valueOf(await app.command({ requestId, command })),
     query: async (query, signal) => {
       if (signal?.aborted === true) throw withdrawn()
       const id = crypto.randomUUID()
-      const withdraw = () => void bridge.ask('withdraw', { id })
-      signal?.addEventListener('abort', withdraw, { once: true })
+      const leave = () => void app.leave({ id })
+      signal?.addEventListener('abort', leave, { once: true })
       try {
-        return valueOf(await bridge.ask('query', { id, query })) as never
+        return valueOf(await app.query({ id, query })) as never
       } finally {
-        signal?.removeEventListener('abort', withdraw)
+        signal?.removeEventListener('abort', leave)
       }
     },
     stream: listen,

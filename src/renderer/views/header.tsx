@@ -87,7 +87,7 @@ function UnderIcon({ app }: { readonly app: AppBridge }) {
   useEffect(() => {
     void app.appState().then((reply) => setIsUnderIcon(reply.ok && !reply.value.isTornOff))
   }, [app])
-  const press = async (asked: Promise<BridgeReply<undefined>>) => {
+  const press = async (asked: Promise<BridgeReply<unknown>>) => {
     const reply = await asked
     setProblem(reply.ok ? undefined : reply.failure.message)
   }

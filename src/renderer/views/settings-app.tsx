@@ -72,7 +72,7 @@ export function SettingsGeneral({ app }: { readonly app: AppBridge }) {
 interface UpdatesProps {
   readonly app: AppBridge
   readonly state: AppState
-  readonly take: (asked: Promise<BridgeReply<AppState>>) => Promise<boolean>
+  readonly take: (asked: Promise<BridgeReply<unknown>>) => Promise<boolean>
 }
 
 /** Newer versions of the app, and the link to its command. */

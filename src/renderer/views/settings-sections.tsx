@@ -248,15 +248,15 @@ interface KeptTokenProps {
 
 /** The token that the app keeps for its agent: it can be written and removed here, and never be read. */
 function KeptToken({ app, login, onChange }: KeptTokenProps) {
-  const { state, problem, take } = useAppState(app)
+  const { state, problem, look, take } = useAppState(app)
   const [text, setText] = useState('')
   const [isPending, setPending] = useState(false)
   // The button that removes it is gone with it.
   const home = useRef<HTMLDivElement>(null)
   const keepFocus = useKeptFocus(home)
   useEffect(() => {
-    if (login !== undefined) void take(app.appState())
-  }, [app, login, take])
+    if (login !== undefined) void look()
+  }, [login, look])
   if (state === undefined) return problem === undefined ? null : <p>{problem}</p>
   const { hubToken, isHere } = state
   const token = text.trim()

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { createContext, runInContext } from 'node:vm'
-import { type AppVerb, type Bridge, verbNames, type VerbWork } from '../../../src/contract/app-bridge.ts'
-import { channelOf } from '../../../src/main/ipc-channels.ts'
+import type { AppVerb, Bridge, VerbWork } from '../../../src/contract/app-bridge.ts'
+import { channel } from '../../../src/main/ipc-channels.ts'
 import { serveIpc } from '../../../src/main/window/ipc.ts'
 import { lazyLink } from '../../../src/main/agent/lazy-link.ts'
 import { linkOverBridge } from '../../../src/renderer/link/connection.ts'
@@ -92,7 +92,7 @@ async function openWindow(): Promise<{ readonly bridge: Bridge; readonly close: 
     bridge: metalbar,
     close: () => {
       window.destroy()
-      for (const verb of verbNames) ipcMain.removeHandler(channelOf(verb))
+      ipcMain.removeHandler(channel)
     },
   }
 }

@@ -91,17 +91,11 @@ export class FakeApp {
         return { outcome: 'done', message: `Terminal did the ${String(content)}.` }
       case 'traces':
         return this.traces
-      case 'uninstall':
-      case 'openPane':
-      case 'hide':
-      case 'tearOff':
-      case 'moveToApplications':
-        return undefined
-      default: {
-        const changes = this.#changes(verb, content)
-        this.state = { ...this.state, ...changes }
+      case 'appState':
         return this.state
-      }
+      default:
+        this.state = { ...this.state, ...this.#changes(verb, content) }
+        return undefined
     }
   }
 

@@ -1,9 +1,8 @@
 import type { Page } from 'playwright'
-import type { AppVerb, Bridge, BridgeReply, ListenInput, Verb } from '../../../src/contract/app-bridge.ts'
-import type { LinkFailure } from '../../../src/contract/client.ts'
+import type { Bridge, BridgeReply, Push, Said, Verb } from '../../../src/contract/app-bridge.ts'
 import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'
-import type { CommandRequest } from '../../../src/contract/commands.ts'
-import type { Query } from '../../../src/contract/queries.ts'
+import type { StreamItem } from '../../../src/contract/log.ts'
+import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
 import type { FakeApp } from './fake-app.ts'
 
 /** Whom the document of a page speaks to, and what it waits for. */
@@ -25,12 +24,10 @@ export class OtherEnd {
   }
 }
 
-/** The functions that Playwright puts into the page, and the one that the page gives it. */
+/** The function that Playwright puts into the page, and the one that the page gives it. */
 interface Wires {
   asks(verb: Verb, content: unknown): Promise<BridgeReply<never>>
-  listens(id: string, request: ListenInput): Promise<void>
-  leaves(id: string): Promise<void>
-  says(id: string, item: { next: unknown } | { end: LinkFailure }): void
+  says(push: Push): void
 }
 
 /** Gives a page the bridge that the app's preload would give it. `otherEnd`: that of the document which is there, if any. */
@@ -40,49 +37,50 @@ export async function wire(page: Page, otherEnd: () => OtherEnd | undefined): Pr
     if (end === undefined) throw new Error('Nobody speaks to this page.')
     return end
   }
+  const listen = ({ id, request }: Said<'listen'>) => {
+    const end = present()
+    const say = (push: Push) => {
+      if (otherEnd() !== end) return
+      page
+        .evaluate((what) => (globalThis as unknown as Wires).says(what), push)
+        // A page that is being closed hears nothing any more.
+        .catch(() => undefined)
+    }
+    const listener: Listener<AgentSnapshot | StreamItem> = {
+      next: (item) => say({ id, item }),
+      end: ({ code, message }) => say({ id, failure: { code, message } }),
+    }
+    const { agent, open } = end
+    open.set(id, request.name === 'snapshot' ? agent.follow(listener) : agent.stream(request, listener))
+  }
   await page.exposeFunction('asks', ((verb, content) => {
-    const { agent, app, asked } = present()
+    const { agent, app, asked, open } = present()
     switch (verb) {
       case 'snapshot':
         return reply(agent.snapshot())
       case 'command': {
-        const { command, requestId } = content as CommandRequest
+        const { command, requestId } = content as Said<'command'>
         return reply(agent.command(command, requestId))
       }
       case 'query': {
-        const { id, query } = content as { readonly id: string; readonly query: Query }
+        const { id, query } = content as Said<'query'>
         const leaving = new AbortController()
         asked.set(id, leaving)
         return reply(agent.query(query, leaving.signal).finally(() => asked.delete(id)))
       }
-      case 'withdraw':
-        asked.get((content as { readonly id: string }).id)?.abort()
+      case 'listen':
+        return reply(Promise.resolve(listen(content as Said<'listen'>)))
+      case 'leave': {
+        const { id } = content as Said<'leave'>
+        asked.get(id)?.abort()
+        open.get(id)?.()
+        open.delete(id)
         return reply(Promise.resolve())
+      }
       default:
-        return Promise.resolve(app.answer(verb as AppVerb, content) as BridgeReply<never>)
+        return Promise.resolve(app.answer(verb, content) as BridgeReply<never>)
     }
   }) satisfies Wires['asks'])
-  await page.exposeFunction('leaves', (id: string) => {
-    const open = otherEnd()?.open
-    open?.get(id)?.()
-    open?.delete(id)
-  })
-  await page.exposeFunction('listens', (id: string, request: ListenInput) => {
-    const end = present()
-    const say = (item: Parameters<Wires['says']>[1]) => {
-      if (otherEnd() !== end) return
-      page
-        .evaluate(([to, what]) => (globalThis as unknown as Wires).says(to, what), [id, item] as const)
-        // A page that is being closed hears nothing any more.
-        .catch(() => undefined)
-    }
-    const listener: Listener<unknown> = {
-      next: (next) => say({ next }),
-      end: ({ code, message }) => say({ end: { code, message } }),
-    }
-    const { agent, open } = end
-    open.set(id, request.name === 'snapshot' ? agent.follow(listener) : agent.stream(request, listener))
-  })
   await page.addInitScript(bridgeInPage)
 }
 
@@ -98,25 +96,10 @@ async function reply(call: Promise<unknown>): Promise<BridgeReply<never>> {
 /** Runs in the page, before its own scripts. */
 function bridgeInPage(): void {
   const page = globalThis as unknown as Wires & { metalbar: Bridge }
-  const listeners = new Map<string, { next: (item: never) => void; end: (failure: LinkFailure) => void }>()
-  page.says = (id, item) => {
-    const listener = listeners.get(id)
-    if ('next' in item) listener?.next(item.next as never)
-    else {
-      listeners.delete(id)
-      listener?.end(item.end)
-    }
-  }
   page.metalbar = {
-    ask: (verb, content?: unknown) => page.asks(verb, content),
-    listen(request, next, end) {
-      // No other document of the tab may hear it.
-      const id = crypto.randomUUID()
-      listeners.set(id, { next, end })
-      void page.listens(id, request)
-      return () => {
-        if (listeners.delete(id)) void page.leaves(id)
-      }
+    ask: (verb, content) => page.asks(verb, content),
+    onPush: (take) => {
+      page.says = take
     },
   }
 }

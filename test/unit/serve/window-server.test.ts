@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { heartbeatMs, httpPaths, maxBodyBytes } from '../../../src/contract/http.ts'
-import { verbNames } from '../../../src/contract/app-bridge.ts'
+import { verbs } from '../../../src/contract/app-bridge.ts'
 import { WindowServer, type WindowServerOptions } from '../../../src/serve/http/window-server.ts'
 import { RecordingDoor } from '../../support/carriers/recording-door.ts'
 import { writeWindow } from '../../support/carriers/window-folder.ts'
@@ -193,7 +193,9 @@ describe('a bearer', () => {
   test('opens nothing of what is the app’s alone', async () => {
     const { port, authorization } = await session()
     const served = new Set<string>(Object.values(httpPaths))
-    const urls = verbNames.map((verb) => `/api/${verb}`).filter((url) => !served.has(url))
+    const urls = Object.keys(verbs)
+      .map((verb) => `/api/${verb}`)
+      .filter((url) => !served.has(url))
     const asked = urls.map((url) =>
       ask(port, url, { method: 'POST', headers: { ...json, authorization }, body: '{}' }).then(({ status }) => status),
     )
