@@ -184,7 +184,7 @@ test('a draft that its source has in another version is fetched beside, and a se
   expect(next.starts).toBe(1)
 })
 
-test('a llama-server that does not know the flags is not started, and says so', async () => {
+test('a llama-server whose --help says nothing of the flags is started with them', async () => {
   await using world = await openWorld()
   const old = join(world.folder, 'llama-server')
   const script = `#!/bin/sh\nif [ "$1" = --help ]; then '${llamaServer}' --help | grep -v spec-; else exec '${llamaServer}' "$@"; fi\n`
@@ -192,7 +192,6 @@ test('a llama-server that does not know the flags is not started, and says so', 
   const agent = await world.startAgent({ llamaServer: old })
   await world.applyModel('small', { source: world.files.serve('/small.gguf', draft).url })
   await serveDrafting(world)
-  const { message } = await agent.until('chat', ({ reason }) => reason === 'StartFailed')
-  expect(message).toContain(`${old} is too old: it does not know --spec-type. Upgrade llama.cpp.`)
-  expect(agent.starts).toBe(0)
+  const { port } = await agent.untilReady('chat')
+  expect(await draftedBy(port)).toBeGreaterThan(0)
 })

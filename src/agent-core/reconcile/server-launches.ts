@@ -10,7 +10,7 @@ import {
   type ServerLaunch,
 } from '../servers/launch.ts'
 import { filesIn, startProblem } from '../runtimes/argument-policy.ts'
-import { type Dialect, type Dialects, tooOld } from '../runtimes/dialect.ts'
+import type { Dialect, Dialects } from '../runtimes/dialect.ts'
 import type { CommandInput, DaemonRuntime, ProcessRuntime, Runtime } from '../runtimes/runtime.ts'
 import { runtimes } from '../runtimes/runtimes.ts'
 import { loopback } from '../servers/listening.ts'
@@ -93,7 +93,8 @@ export class ServerLaunches {
   async startProblem(prepared: PreparedServer, executable: string): Promise<StartFailure | undefined> {
     const { settings, allowsFile } = this.#options
     const { desiredServer, runtime, model, dialect } = prepared
-    const message = this.#tooOld(prepared, executable) ?? (await runtime.modelProblem(model.path))
+    const problem = dialect?.problem
+    const message = problem === undefined ? await runtime.modelProblem(model.path) : `${executable} ${problem}`
     if (message !== undefined) return { message }
     if (runtime.kind === 'daemon') return undefined
     const refused = await startProblem(desiredServer.spec.extraArgs, {
@@ -104,20 +105,6 @@ export class ServerLaunches {
       allowsFile: (path) => allowsFile(path, desiredServer.service.metadata.namespace),
     })
     return refused === undefined ? undefined : { message: refused, refusal: 'ExtraArgsRejected' }
-  }
-
-  /** Most programs end at a flag that they do not know, ours included. */
-  #tooOld(prepared: PreparedServer, executable: string): string | undefined {
-    const { desiredServer, runtime, dialect } = prepared
-    const { flags, argv } = runtime
-    if (dialect?.problem !== undefined) return `${executable} ${dialect.problem}`
-    const known = dialect?.flags
-    if (known === undefined) return undefined
-    const spec = { ...desiredServer.spec, extraArgs: [] }
-    const bound = dialect?.boundsPromptCache === true ? { promptCacheMiB: 0 } : {}
-    const ours = argv({ ...this.#given(prepared), spec, port: 0, ...bound })
-    const problem = tooOld(ours, known, executable)
-    return problem && `${problem} Upgrade ${flags.product}.`
   }
 
   /** Tells one need from another: what is worked out for one server holds as long as this is the same. */

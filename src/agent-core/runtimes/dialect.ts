@@ -51,12 +51,6 @@ export class Dialects {
   }
 }
 
-/** A sentence where a program that ends at a flag it does not know would end at one of ours. */
-export function tooOld(argv: readonly string[], known: ReadonlySet<string>, executable: string): string | undefined {
-  const unknown = argv.find((word) => word.startsWith('--') && !known.has(word))
-  return unknown && `${executable} is too old: it does not know ${unknown}.`
-}
-
 async function helpOf(
   command: string,
   args: readonly string[],

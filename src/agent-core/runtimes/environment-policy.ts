@@ -1,4 +1,4 @@
-/** Switches of llama.cpp that change how it computes, and nothing else. */
+/** Switches of llama.cpp 11434 that change how it computes, and nothing else. */
 const harmless: ReadonlySet<string> = new Set([
   'GGML_METAL_BF16_DISABLE',
   'GGML_METAL_CONCURRENCY_DISABLE',

@@ -4,7 +4,6 @@ import { isDeepStrictEqual } from 'node:util'
 import { sentence } from '../../contract/clean-text.ts'
 import { type RuntimeView, runtimeState } from '../../contract/queries.ts'
 import type { DaemonStartSetting, ProgramSetting } from '../../contract/settings.ts'
-import { inferenceServiceSpec, modelSpec } from '../kube/resources.ts'
 import { DaemonError, type DaemonRuntimeName } from '../servers/daemon.ts'
 import { daemonAt } from '../servers/daemons.ts'
 import { launchEnvironment } from '../servers/launch.ts'
@@ -12,7 +11,7 @@ import { loopback } from '../servers/listening.ts'
 import type { ServerRuntime } from '../servers/probe.ts'
 import { askProgram, ProgramError } from '../util/ask-program.ts'
 import { type Executable, findExecutable } from '../util/find-executable.ts'
-import { type Dialects, tooOld } from './dialect.ts'
+import type { Dialects } from './dialect.ts'
 import type { DaemonRuntime, ProcessRuntime, Runtime } from './runtime.ts'
 import { runtimes } from './runtimes.ts'
 
@@ -138,9 +137,9 @@ export class InstalledRuntimes {
         maxOutputBytes: maxAnswerBytes,
       })
       const told = version.shownBy.exec(`${stderr}\n${stdout}`)?.[1]
+      const problem = told === undefined || flags.isStrict === true ? await this.#problemWith(runtime, path) : undefined
       if (told === undefined)
-        return unverified(`${shown} does not report its version as ${program.name} does. ${again}`)
-      const problem = await this.#problemWith(runtime, path, again)
+        return unverified(problem ?? `${shown} does not report its version as ${program.name} does. ${again}`)
       return {
         ...(problem === undefined ? { path: shown } : unverified(problem)),
         version: sentence(told, maxVersionBytes),
@@ -151,18 +150,12 @@ export class InstalledRuntimes {
     }
   }
 
-  /** Only of a runtime that ends at a flag that it does not know: the others are told what they understand. */
-  async #problemWith(runtime: ProcessRuntime, path: string, again: string): Promise<string | undefined> {
-    if (runtime.flags.isStrict !== true) return undefined
+  /** What keeps it from being started, said of its path. */
+  async #problemWith(runtime: ProcessRuntime, path: string): Promise<string | undefined> {
     const { flags, problem } = await this.#options.dialects.of(runtime, path, launchEnvironment())
     if (problem !== undefined) return `${path} ${problem}`
-    if (flags === undefined) return `${path} does not answer ${runtime.helpArgs.join(' ')}. ${again}`
-    const argv = runtime.argv({
-      ...{ spec: inferenceServiceSpec.parse({}), model: modelSpec.parse({}), modelPath: '' },
-      ...{ port: 0, promptCacheMiB: 0 },
-    })
-    const old = tooOld(argv, flags, path)
-    return old && `${old} ${again}`
+    if (flags !== undefined || runtime.flags.isStrict !== true) return undefined
+    return `${path} does not answer ${runtime.helpArgs.join(' ')}. Install ${runtime.flags.product} again, or name another one with ${runtime.program.flag}.`
   }
 }
 

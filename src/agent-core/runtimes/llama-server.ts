@@ -57,9 +57,15 @@ export function dialectFrom(help: string): Dialect {
       ...(flags.has('--cors-origins') ? ['--cors-origins', ''] : []),
       ...(flags.has('--no-slots') ? ['--no-slots'] : []),
     ],
-    flags,
+    // A script before it may answer anything, which says nothing of what the server knows.
+    flags: flags.has('--model') ? flags : undefined,
+    ...(!flags.has('--model') && /^\s+serve\b/m.test(help) && { problem: ofCommands }),
   }
 }
+
+/** Of the program `llama`, which has llama-server as one of its commands since llama.cpp 11434 (2026). */
+const ofCommands =
+  'is the program llama, whose server is "llama serve": give the path of llama-server, or of a script that runs llama serve "$@", with --llama-server.'
 
 function memoryLock(help: string, flags: ReadonlySet<string>): readonly string[] {
   if (flags.has('--mlock')) return classicDialect.lockMemory
@@ -255,7 +261,7 @@ function textFieldProblem(spec: InferenceServiceSpec): string | undefined {
   return undefined
 }
 
-/** In the words of llama.cpp. */
+/** In the words of llama.cpp 11434 (2026) and of the builds before. */
 const causes: readonly KnownCause[] = [
   {
     says: /unknown speculative type/i,

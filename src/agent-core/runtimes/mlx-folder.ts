@@ -63,7 +63,7 @@ export const mlxRow = {
   isBehindGateway: true,
 } as const satisfies Partial<ProcessRuntime>
 
-/** In the words of mlx-lm, mlx-swift-lm and MLX, which all of its runtimes are made of. */
+/** In the words of mlx-lm 0.32.2 (2026), mlx-swift-lm and MLX, which all of its runtimes are made of. */
 export const mlxCauses: readonly KnownCause[] = [
   {
     says: /Model type \S+ not supported|Unsupported model type|Model architectures? \S+ (is|are) not supported/i,
@@ -93,7 +93,7 @@ export const mlxCauses: readonly KnownCause[] = [
   },
 ]
 
-/** In the words of Python and of its argparse. */
+/** In the words of Python 3.11 and of its argparse (2026). */
 export const pythonCauses: readonly KnownCause[] = [
   {
     says: /^(ModuleNotFoundError|ImportError): /,

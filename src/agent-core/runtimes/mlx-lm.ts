@@ -43,7 +43,7 @@ export const defaultSlots = 4
 export const slotsOf = ({ parallelSlots }: Pick<InferenceServiceSpec, 'parallelSlots'>): number =>
   parallelSlots !== undefined && parallelSlots > 0 ? parallelSlots : defaultSlots
 
-/** A build that lacks one of our flags is too old to be started, so that all spell the same. */
+/** All builds that know our flags spell them the same; one that does not ends at them. */
 const dialect: Dialect = { lockMemory: [], reserve: [], boundsPromptCache: true, flags: undefined }
 
 /** The name of the link to the model's folder in the working directory: clients are told what the server was given. */

@@ -117,12 +117,11 @@ test('what hangs is ended when its time is up, with what it started', async () =
   expect(() => process.kill(pid, 0)).toThrow('ESRCH')
 })
 
-test('an mlx-lm that lacks a flag of ours is too old, with its version', async () => {
-  await program("echo '0.20.0'", 'mlx_lm')
-  const path = await program("echo '  --model --host --port --log-level'", 'mlx_lm.server')
-  expect(await told(path, 'mlx-lm')).toEqual({
-    ...{ name: 'mlx-lm', formats: ['mlx', 'safetensors'], path, version: '0.20.0', state: 'unverified' },
-    message: `${path} is too old: it does not know --allowed-origins. Install mlx-lm again, or name another one with --mlx-lm-bin.`,
+test('the program llama, whose command serve is llama-server, is named as what it is', async () => {
+  const path = await program("echo 'llama 0.32 (build 11434)\n\ncommands:\n  serve     start the server'", 'llama')
+  expect(await told(path)).toMatchObject({
+    state: 'unverified',
+    message: `${path} is the program llama, whose server is "llama serve": give the path of llama-server, or of a script that runs llama serve "$@", with --llama-server.`,
   })
 })
 
@@ -177,10 +176,11 @@ test('one that did not answer is run again for a person who asks, and not at eve
   const started = async () => (await readFile(starts, 'utf8')).trim().split('\n').length
   await found.look()
   await found.look()
+  // For its version, and for its help.
   const before = await started()
   await writeFile(join(folder.dir, 'mended'), '')
   const asked = await Promise.all([found.look({ again: true }), found.look({ again: true })])
-  expect([before, asked.map(([view]) => view?.version), await started()]).toEqual([1, ['7', '7'], 2])
+  expect([before, asked.map(([view]) => view?.version), await started()]).toEqual([2, ['7', '7'], 3])
 })
 
 test('one that may not be run is tried again once its rights have changed', async () => {
