@@ -180,6 +180,8 @@ export const gatewayRoute = z.object({
   cut: z.array(z.string().max(1_024)).max(3).optional(),
   /** Why nothing serves it, and what comes next. */
   message: z.string().max(1_000).optional(),
+  /** How many seconds its server took to load last time, at most an hour, while it loads. */
+  retryAfterS: z.int().min(1).max(3_600).optional(),
 })
 export type GatewayRoute = z.infer<typeof gatewayRoute>
 
@@ -188,6 +190,8 @@ const allRoutes = z.object({
   type: z.literal('routes'),
   /** The port of the client proxy; 0 = there is no client proxy. */
   port: port.or(z.literal(0)),
+  /** Names in `Host` that the client proxy answers to besides this machine's own. */
+  hosts: z.array(z.string().max(253)).max(100).optional(),
   routes: z.array(gatewayRoute).max(maxRoutes),
   /** Absent = as it was told last. */
   ingress: relayIngress.optional(),

@@ -140,6 +140,7 @@ export const templateRefused = (name: string): Refusal =>
 export const nameless = new Refusal(
   ...(['no_backend', 503, 'not_serving'] as const),
   'The gateway does not know yet what the engine calls its model: ask again in a moment.',
+  { retryAfterS: 1 },
 )
 
 /** What is compressed cannot be looked at, and a server might unpack it. */

@@ -6,7 +6,7 @@ import { JsonBody } from './json-body.ts'
 import { connectionsToEngines, forward, nextPiece } from './forward.ts'
 import { enginePath, isAllowed, isStatusAlone, modelInPath, serviceAsModelIn, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
-import { forbiddenPath, isServing, RouteTable, serviceOf } from './routing.ts'
+import { forbiddenPath, isServing, notServing, RouteTable, serviceOf, whyNot } from './routing.ts'
 
 /**
  * The client proxy: one address on 127.0.0.1 for every model that serves on this machine. It goes to whoever the request names, and passes on
@@ -16,13 +16,15 @@ export class ClientDoor extends Door {
   protected readonly name = 'clientProxy'
   readonly #engines = connectionsToEngines()
   #table = new RouteTable([])
+  /** Names in `Host` that a person allowed besides this machine's own, at any port. */
+  hosts: readonly string[] = []
 
   set routes(routes: readonly GatewayRoute[]) {
     this.#table = new RouteTable(routes)
   }
 
   protected async serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void> {
-    requireOwnHost(request)
+    requireOwnHost(request, this.hosts)
     requireNoForeignPage(request)
     this.requireRoom()
     const { method = '', url = '' } = request
@@ -41,9 +43,7 @@ export class ClientDoor extends Door {
     const exchange = this.begin(asked, route)
     if (!isAllowed(route.runtime, method, direction.target.path)) throw forbiddenPath(`${method} ${target.path}`)
     const title = table.idOf(route)
-    if (route.port === undefined) {
-      throw notServing(title, route)
-    }
+    if (route.port === undefined) throw notServing(route, title)
     const { host, port, runtime, names, engineKey } = route
     const path = enginePath(runtime, direction.target)
     const engine = { host, port, title, runtime, model: names[0], engineKey }
@@ -52,11 +52,6 @@ export class ClientDoor extends Door {
     await forward({ ...of, request, response, read, engine, path, statusAlone, connections: this.#engines, exchange })
   }
 }
-
-const unexplained = 'metal-agent status says why.'
-
-const notServing = (title: string, { message = unexplained }: GatewayRoute): Refusal =>
-  new Refusal('no_backend', 503, 'not_serving', `${title} is not serving at the moment: ${message}`)
 
 /** What can be said without an engine. */
 function ownAnswer(
@@ -72,7 +67,7 @@ function ownAnswer(
   const id = serviceAsModelIn(url) ?? modelInPath(path)
   if (id !== undefined) {
     const route = table.routeOf(id)
-    if (!isServing(route)) throw notServing(table.idOf(route), route)
+    if (!isServing(route)) throw notServing(route, table.idOf(route))
     return json(modelOf(route))
   }
   if (path !== '/') return undefined
@@ -82,7 +77,7 @@ function ownAnswer(
     service: serviceOf(route),
     path: pathOf(route),
     serves: isServing(route),
-    ...(!isServing(route) && { message: route.message ?? unexplained }),
+    ...(!isServing(route) && { message: whyNot(route) }),
   }))
   return json({ what: `${about} ${howToAsk}`, models: '/v1/models', services })
 }
@@ -106,7 +101,7 @@ const pageHeaders = {
 
 function page(table: RouteTable): string {
   const items = table.all.map((route) => {
-    const state = isServing(route) ? 'serves' : (route.message ?? unexplained)
+    const state = isServing(route) ? 'serves' : whyNot(route)
     return `<li><b>${escaped(table.idOf(route))}</b>: ${escaped(state)} (<code>${escaped(pathOf(route))}</code>)</li>`
   })
   const list = items.length === 0 ? '<p>No model is serving at the moment.</p>' : `<ul>${items.join('')}</ul>`
@@ -118,11 +113,12 @@ const pathOf = (route: GatewayRoute): string => `/${serviceOf(route)}/v1`
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`)
 
 /** As `Host` names this very door; a name of a stranger's DNS that points here is none of ours. */
-function requireOwnHost(request: IncomingMessage): void {
+function requireOwnHost(request: IncomingMessage, allowed: readonly string[]): void {
   const { localPort: port } = request.socket
   const host = hostOf(request)
   if (host && ['127.0.0.1', 'localhost', '[::1]'].includes(host.name) && host.port === port) return
-  const message = `This server answers to 127.0.0.1:${port}, localhost:${port} and [::1]:${port} only.`
+  if (host && allowed.includes(host.name)) return
+  const message = `This server answers to 127.0.0.1:${port}, localhost:${port} and [::1]:${port} only. For a container of this machine that asks by another name, start the agent with --client-hosts and that name, such as host.docker.internal.`
   throw new Refusal('bad_host', 421, 'bad_host', message)
 }
 

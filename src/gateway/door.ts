@@ -258,6 +258,7 @@ const bodyIsSlow = new Refusal(
 const tooMany = new Refusal(
   ...(['5xx', 503, 'too_many_requests'] as const),
   `More than ${maxInFlight} requests are in flight: ask again when some of them have been answered.`,
+  { retryAfterS: 5 },
 )
 
 /** The name and port in the request's `Host` header; undefined if there is none, or more than one. */

@@ -238,7 +238,7 @@ class AgentSocket {
     this.#isRetired = true
     this.#stopListening()
     const told = this.#told && {
-      ...{ type: 'routes' as const, port: this.#told.port, ingress: this.#relay?.estate },
+      ...{ type: 'routes' as const, port: this.#told.port, hosts: this.#told.hosts, ingress: this.#relay?.estate },
       routes: this.#published.completed([...this.#routes.values()]),
     }
     send(agent, { type: 'retired', ...(told && { told }) })
@@ -266,6 +266,7 @@ class AgentSocket {
     this.#routes = routes
     const all = [...routes.values()]
     this.#door.routes = all
+    this.#door.hosts = this.#told?.hosts ?? []
     for (const route of all) {
       if (route.cut) for (const door of this.#doors) door.cut(serviceOf(route), route.cut)
     }

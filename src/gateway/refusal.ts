@@ -7,9 +7,18 @@ export class Refusal extends Error {
   readonly outcome: ProxyOutcome
   readonly status: number
   readonly code: string
+  /** When it is worth asking again, in seconds; absent where waiting alone does not help. */
+  readonly retryAfterS: number | undefined
 
-  constructor(outcome: ProxyOutcome, status: number, code: string, message: string, options?: ErrorOptions) {
+  constructor(
+    outcome: ProxyOutcome,
+    status: number,
+    code: string,
+    message: string,
+    options: ErrorOptions & { readonly retryAfterS?: number | undefined } = {},
+  ) {
     super(message, options)
+    this.retryAfterS = options.retryAfterS
     this.outcome = outcome
     this.status = status
     this.code = code
@@ -22,12 +31,12 @@ export function refuse(response: ServerResponse, refusal: Refusal, shape = asOpe
     cut(response)
     return
   }
-  const { status } = refusal
+  const { status, retryAfterS } = refusal
   const body = `${JSON.stringify(shape(refusal))}\n`
   response.writeHead(status, {
     'content-type': 'application/json',
     'content-length': Buffer.byteLength(body),
-    ...(status === 503 && { 'retry-after': '5' }),
+    ...(retryAfterS !== undefined && { 'retry-after': String(retryAfterS) }),
     ...(status === 401 && { 'www-authenticate': 'Bearer' }),
     ...closeIfUnread(response.req),
   })

@@ -10,7 +10,7 @@ import { askedKey, earlierKeyOf, isShown, keyHeaders, requireKey, type AskedKey 
 import type { Listener } from './listeners.ts'
 import { enginePath, isAllowed, isKnownRuntime, isStatusAlone, targetOf } from './paths.ts'
 import { refuse, Refusal } from './refusal.ts'
-import { forbiddenPath, serviceOf } from './routing.ts'
+import { forbiddenPath, notServing, serviceOf } from './routing.ts'
 
 /** As namespace/name. */
 const targetHeader = 'x-llmkube-target'
@@ -185,9 +185,3 @@ const notHere = new Refusal(
   ...(['4xx', 404, 'service_not_found'] as const),
   'This service is not on this machine, or is not published for relays here.',
 )
-
-const notServing = ({ name, message }: GatewayRoute): Refusal =>
-  new Refusal(
-    ...(['no_backend', 503, 'not_serving'] as const),
-    `${name} is not serving at the moment: ${message ?? 'metal-agent status says why.'}`,
-  )

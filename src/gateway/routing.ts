@@ -11,6 +11,15 @@ export type Direction =
 export const serviceOf = ({ namespace, name }: Pick<GatewayRoute, 'namespace' | 'name'>): string =>
   `${namespace}/${name}`
 
+const unexplained = 'metal-agent status says why.'
+
+export const whyNot = ({ message = unexplained }: GatewayRoute): string => message
+
+export const notServing = (route: GatewayRoute, title = route.name): Refusal =>
+  new Refusal('no_backend', 503, 'not_serving', `${title} is not serving at the moment: ${whyNot(route)}`, {
+    retryAfterS: route.retryAfterS,
+  })
+
 export const isServing = ({ port }: GatewayRoute): boolean => port !== undefined
 
 /**

@@ -380,7 +380,7 @@ function gatewayRoom(
   { servers, address, apiKeys, relays, session, reachChanged }: GatewayNeeds,
 ): Gateway | undefined {
   const { settings, platform, log, version, gateway: how } = options
-  const { stateDir, clientPort } = settings
+  const { stateDir, clientPort, clientHosts: hosts } = settings
   if (!how) {
     if (clientPort > 0) {
       const text = `Nothing listens at port ${clientPort} for programs on this machine: an app that runs from source has no client proxy.`
@@ -402,7 +402,7 @@ function gatewayRoom(
   }
   const routes = new Routes({ servers, published, relayed: (key) => relays.how(key) })
   const gateway = new Gateway({
-    ...{ port: clientPort, stateDir, command: how.command, version, log, onChange: () => snapshots.changed() },
+    ...{ port: clientPort, hosts, stateDir, command: how.command, version, log, onChange: () => snapshots.changed() },
     socketPath: socketPathFor(stateDir, how.temporaryDir, 'gateway.sock'),
     routes: () => routes.now(session()?.reconciler.outlooks() ?? []),
     ingress: relays,

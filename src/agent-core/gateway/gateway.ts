@@ -55,6 +55,8 @@ export const ofOneFile = (program: string): [string, string] => [
 export interface GatewayOptions {
   /** Port of the client proxy on 127.0.0.1; 0 = there is none, and a gateway only where services need it at the published address. */
   readonly port: number
+  /** Names in `Host` that the client proxy answers to besides this machine's own. */
+  readonly hosts?: string[]
   readonly stateDir: string
   readonly socketPath: string
   readonly command: GatewayCommand
@@ -449,7 +451,13 @@ export class Gateway implements AsyncDisposable {
     this.#told = new Map()
     this.#toldIngress = undefined
     const { routes, ingress } = this.#changes()
-    this.#send({ type: 'routes', port: this.#options.port, routes, ...(ingress && { ingress }) })
+    this.#send({
+      type: 'routes',
+      port: this.#options.port,
+      hosts: this.#options.hosts,
+      routes,
+      ...(ingress && { ingress }),
+    })
   }
 
   #tellChanges(): void {

@@ -35,6 +35,10 @@ export class Routes {
   /** Each route beside what it was made of: cleaning a thousand sentences again for each change would hold up requests. */
   #waiting = new Map<string, { readonly known: KnownService; readonly route: GatewayRoute }>()
 
+  /** When each service that loads began to, and how long each took that was seen to. */
+  readonly #loadingSince = new Map<string, number>()
+  readonly #loadedInMs = new Map<string, number>()
+
   constructor(options: RoutesOptions) {
     this.#options = options
   }
@@ -48,6 +52,7 @@ export class Routes {
     const serving = new Map<string, GatewayRoute>()
     const known = new Map(services.map((service) => [service.key, service]))
     for (const [key, state] of servers.state()) {
+      this.#noteLoad(key, state)
       const port = portOf(state)
       const engine = servers.engineOf(key)
       const names = engine
@@ -67,6 +72,13 @@ export class Routes {
     const createdAt = (route: GatewayRoute): string => known.get(refKey(route))?.createdAt ?? ''
     const routes = [...serving.values(), ...waiting.map(({ route }) => route)].slice(0, maxRoutes)
     return routes.toSorted((one, other) => compare(createdAt(one), createdAt(other)))
+  }
+
+  #noteLoad(key: string, state: ServerState): void {
+    const since = this.#loadingSince.get(key)
+    if (isLoading(state)) this.#loadingSince.set(key, since ?? state.since)
+    else this.#loadingSince.delete(key)
+    if (state.kind === 'ready' && since !== undefined) this.#loadedInMs.set(key, state.readySince - since)
   }
 
   #engine(key: string, port: number): Pick<GatewayRoute, 'host' | 'port' | 'engineKey'> {
@@ -118,11 +130,25 @@ export class Routes {
     const before = this.#waiting.get(known.key)
     const doors = this.#doorsOf(known.key, false)
     const isSameWait = before?.known.message === known.message && isDeepStrictEqual(before.known.names, known.names)
-    const { published, relay, cut } = before?.route ?? {}
-    const isSame = isDeepStrictEqual([published, relay, cut], [doors.published, doors.relay, doors.cut])
+    const state = this.#options.servers.get(known.key)
+    const tookMs = this.#loadedInMs.get(known.key) ?? unmeasuredMs
+    const retryAfterS = state && isLoading(state) ? Math.min(3_600, Math.max(1, Math.ceil(tookMs / 1_000))) : undefined
+    const { published, relay, cut, retryAfterS: told } = before?.route ?? {}
+    const isSame = isDeepStrictEqual(
+      [published, relay, cut, told],
+      [doors.published, doors.relay, doors.cut, retryAfterS],
+    )
     if (isSameWait && isSame) return before
     const message = sentence(known.message, maxMessageLength)
-    return { known, route: { ...routeOf(known.key, namesFrom(known.names)), message, ...doors } }
+    return {
+      known,
+      route: {
+        ...routeOf(known.key, namesFrom(known.names)),
+        message,
+        ...(retryAfterS !== undefined && { retryAfterS }),
+        ...doors,
+      },
+    }
   }
 }
 
@@ -156,6 +182,11 @@ export function changesSince(
 
 const isSame = (before: GatewayRoute | undefined, after: GatewayRoute): boolean =>
   before === after || isDeepStrictEqual(before, after)
+
+/** Of a server that has not loaded while anybody looked: soon enough for a small model. */
+const unmeasuredMs = 5_000
+
+const isLoading = ({ kind }: ServerState): boolean => kind === 'starting' || kind === 'loading'
 
 /** Whether a server that has a port is believed to answer. */
 const isHealthy = (state: ServerState): boolean => state.kind !== 'ready' || state.healthy

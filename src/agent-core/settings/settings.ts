@@ -110,6 +110,7 @@ const examples: { readonly [Name in StartSettingName]?: AgentSettings[Name] } = 
   inferenceServiceAllowlist: ['NAME'],
   allowedModelRoots: ['~/models'],
   allowedDownloadHosts: ['nas.lan'],
+  clientHosts: ['host.docker.internal'],
   hubLoginNamespaces: ['default'],
   allowedEnv: ['MY_VARIABLE'],
   portRange: { from: 30_000, to: 30_099 },

@@ -17,6 +17,7 @@ const portMessage = 'must be a port number from 0 to 65535'
 const portOrZero = z.int({ error: portMessage }).min(0, portMessage).max(65_535, portMessage)
 
 const ingressPortMessage = 'must be a port number from 1 to 65535'
+const clientHostsMessage = 'must be host names separated by commas, such as host.docker.internal'
 const addressMessage =
   'must be an address of this host, not a name, and a port from 1 to 65535, such as 192.168.1.20:9091 or 0.0.0.0:9091'
 
@@ -41,6 +42,24 @@ const listenerRows = {
     flagTakes: negativeMeansZero,
     title: 'Port of the client proxy',
     help: 'Programs of this machine reach every model there, at 127.0.0.1; 0 is none.',
+  },
+  clientHosts: {
+    kind: 'list',
+    schema: z
+      .array(
+        z
+          .string()
+          .toLowerCase()
+          .regex(/^[\w.-]{1,253}$/, clientHostsMessage),
+        { error: clientHostsMessage },
+      )
+      .max(100, clientHostsMessage),
+    default: [],
+    defaultMeans: 'none',
+    section: 'Network',
+    flag: 'client-hosts',
+    title: 'Names of the client proxy',
+    help: 'By which containers here ask it.',
   },
   ingressPort: {
     kind: 'port',
@@ -106,7 +125,7 @@ const portRange = z
   .refine(({ from, to }) => from <= to, rangeMessage)
 
 /** The addresses an EndpointSlice refuses, and those no other machine can answer to. */
-const unusableAddresses: Readonly<Record<string, string>> = {
+export const unusableAddresses: Readonly<Record<string, string>> = {
   unspecified: 'the unspecified address',
   loopback: 'a loopback address',
   linkLocal: 'a link-local address',

@@ -40,6 +40,7 @@ const fromDefaults = {
   omlxPort: 8_000,
   drainLimitMs: 30_000,
   port: 9090,
+  clientHosts: [],
   clientPort: 9999,
   ingressPort: 9443,
   downloadBytesPerSecond: 0,

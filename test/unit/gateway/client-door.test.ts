@@ -158,19 +158,24 @@ describe('a request goes', () => {
     expect(errorOf(await post('/v1/chat/completions', { model: 'a' }))).toEqual([
       ...[503, 'no_backend', 'No model serves on this machine: metal-agent status says why.'],
     ])
-    door.routes = [routeTo('slow', undefined, { message: 'It loads its model.' }), routeTo('two', 1)]
+    const message = 'It loads its model.'
+    door.routes = [
+      routeTo('slow', undefined, { message, retryAfterS: 42 }),
+      ...[routeTo('big', undefined, { message: 'It does not fit.' }), routeTo('two', 1)],
+    ]
     const refused = await post('/v1/chat/completions', { model: 'slow' })
     expect([errorOf(refused), refused.headers['retry-after']]).toEqual([
-      [503, 'not_serving', 'slow is not serving at the moment: It loads its model.'],
-      '5',
+      [503, 'not_serving', `slow is not serving at the moment: ${message}`],
+      '42',
     ])
+    expect((await post('/v1/chat/completions', { model: 'big' })).headers['retry-after']).toBeUndefined()
     expect(errorOf(await post('/v1/chat/completions', { model: 'gpt-4' }))).toEqual([
       ...[404, 'model_not_found', 'No service here answers to the model "gpt-4". Available: two.'],
     ])
     expect(errorOf(await post('/v1/chat/completions', { model: 'two' }))[2]).toContain(
       'two did not answer: its engine has ended',
     )
-    expect(door.counts.requests).toEqual({ no_backend: 2, '4xx': 1, '5xx': 1 })
+    expect(door.counts.requests).toEqual({ no_backend: 3, '4xx': 1, '5xx': 1 })
   })
 })
 
@@ -356,6 +361,13 @@ describe('who may not ask', () => {
 
   test.each(['localhost:PORT', 'LocalHost:PORT', '[::1]:PORT'])('but by %j it is ours', async (host) => {
     expect((await ask({ path: '/', headers: { host: host.replace('PORT', String(port)) } })).status).toBe(200)
+  })
+
+  test('and by a name that the person allowed, who is told how where it is not', async () => {
+    const headers = { host: 'Host.Docker.internal:9999' }
+    expect(errorOf(await ask({ path: '/', headers }))[2]).toContain('--client-hosts and that name, such as host.docker')
+    door.hosts = ['host.docker.internal']
+    expect((await ask({ path: '/', headers })).status).toBe(200)
   })
 
   test('without a Host, or with two, it is none', async () => {

@@ -17,8 +17,12 @@ const crashed: ServerState = { ...exited, cause: 'itself', message: 'It crashed.
 const command = ['/bin/llama-server', '--model', '/models/Qwen.GGUF', '--port', '4000', '--alias=qwen,small', '-a', 'q']
 
 /** Of servers that listen everywhere, unless the test says otherwise. */
-function routes(states: Record<string, ServerState>, argv?: readonly string[], more: Partial<RoutesOptions> = {}) {
-  const all = new Map(Object.entries(states))
+function routes(
+  states: Record<string, ServerState> | Map<string, ServerState>,
+  argv?: readonly string[],
+  more: Partial<RoutesOptions> = {},
+) {
+  const all = states instanceof Map ? states : new Map(Object.entries(states))
   const none = (): undefined => undefined
   const servers = {
     ...{ state: () => all, get: (key: string) => all.get(key) },
@@ -262,3 +266,17 @@ const splitOf = (key: string) => {
   const [namespace = '', name = ''] = key.split('/')
   return { namespace, name, runtime: 'llama-server', names: [] }
 }
+
+test('while a server loads its clients are told how long it took last time, and nothing where waiting does not help', () => {
+  const all = new Map<string, ServerState>()
+  const room = routes(all)
+  const toldIn = (state: ServerState) => {
+    all.set('ns/a', state)
+    return room.now([waiting('ns/a', state.kind)])[0]?.retryAfterS
+  }
+  expect(toldIn({ kind: 'starting', since: 0 })).toBe(5)
+  expect(toldIn({ kind: 'loading', since: 900, pid: 2, port: 4_000 })).toBe(5)
+  expect(toldIn({ ...ready, since: 41_200, readySince: 41_200 })).toBeUndefined()
+  expect(toldIn(crashed)).toBeUndefined()
+  expect(toldIn({ kind: 'loading', since: 90_000, pid: 3, port: 4_000 })).toBe(42)
+})
