@@ -425,7 +425,7 @@ describe('settings', () => {
     expect(await run(agent, { name: 'setHostAddress', address: 'FE80:0::1' })).toMatchObject({
       ...{
         outcome: 'refused',
-        message: expect.stringMatching(/^fe80::1 cannot be published \(link-local\)/) as string,
+        message: expect.stringMatching(/^fe80::1 cannot be published \(a link-local address\)/) as string,
       },
     })
     expect(await run(agent, { name: 'setHostAddress', address: '192.0.2.99' })).toMatchObject({

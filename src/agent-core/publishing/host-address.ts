@@ -8,6 +8,7 @@ import type { History } from '../history/history.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { HostInterface } from '../platform/platform.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
+import { unusableAddresses } from '../settings/start-rows.ts'
 import { isIpv6 } from '../../contract/addresses.ts'
 
 /** A name server that does not answer must not hold up a publication. */
@@ -37,7 +38,7 @@ export type HostAddress =
 const tailnet = ipaddr.IPv4.parseCIDR('100.64.0.0/10')
 const tailnetOfSix = ipaddr.IPv6.parseCIDR('fd7a:115c:a1e0::/48')
 
-/** Those of VPNs, of ZeroTier (feth) and of a tailnet. */
+/** Those of VPNs, of ZeroTier (feth) and of a tailnet, as macOS 26 and Linux name them (2026). */
 const tunnels = /^(utun|tun|feth|zt|tailscale|wg)/
 
 /** Where kube-proxy (Kubernetes 1.36, pkg/proxy/ipvs) keeps the addresses of all Services. */
@@ -183,23 +184,8 @@ export async function hostAddress(options: HostAddressOptions): Promise<HostAddr
 }
 
 /** Why an EndpointSlice would not take it, or no Pod could go there. */
-function unpublishable(address: string): string | undefined {
-  if (isIP(address) === 0 || address.includes('%')) return 'not an address'
-  switch (ipaddr.parse(address).range()) {
-    case 'ipv4Mapped':
-      return 'an IPv4 address in the form of IPv6'
-    case 'loopback':
-      return 'loopback'
-    case 'linkLocal':
-      return 'link-local'
-    case 'unspecified':
-    case 'multicast':
-    case 'broadcast':
-      return 'not the address of one machine'
-    default:
-      return undefined
-  }
-}
+const unpublishable = (address: string): string | undefined =>
+  isIP(address) === 0 || address.includes('%') ? 'not an address' : unusableAddresses[ipaddr.parse(address).range()]
 
 /** Addresses come and go with networks, and whoever asks for a model waits meanwhile; reading the interfaces costs microseconds. */
 const lookEveryMs = 500

@@ -79,9 +79,9 @@ describe('choosing among the addresses of this host', () => {
 
   test('what was passed over is named with the reason', () => {
     const rejected = [
-      { name: 'lo0', address: '127.0.0.1', reason: 'loopback' },
-      { name: 'en5', address: '169.254.3.4', reason: 'link-local' },
-      { name: 'en0', address: 'fe80::1', reason: 'link-local' },
+      { name: 'lo0', address: '127.0.0.1', reason: 'a loopback address' },
+      { name: 'en5', address: '169.254.3.4', reason: 'a link-local address' },
+      { name: 'en0', address: 'fe80::1', reason: 'a link-local address' },
       { name: 'en0', address: '::ffff:192.168.1.20', reason: 'an IPv4 address in the form of IPv6' },
       { name: 'kube-ipvs0', address: '10.96.0.10', reason: 'addresses of Services' },
     ]
@@ -101,7 +101,7 @@ describe('choosing among the addresses of this host', () => {
       {
         kind: 'none',
         message:
-          "No address of this machine can be published (lo0 127.0.0.1: loopback); connect it to the cluster's network or give the address with --host-ip.",
+          "No address of this machine can be published (lo0 127.0.0.1: a loopback address); connect it to the cluster's network or give the address with --host-ip.",
       },
       { kind: 'none', message: expect.stringContaining('there is no network interface') as string },
     ])

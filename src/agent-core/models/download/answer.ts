@@ -178,6 +178,7 @@ export function connectionError(error: unknown, shown: string, proxy?: string): 
   const code = errorCodes(error).at(-1) ?? ''
   const message = innermostMessage(error)
   const through = proxy === undefined ? '' : ` through the proxy ${proxy}`
+  // In the words of undici 8.12.
   const answer = /^Proxy response \((\d+)\)|^Proxy Authentication Required \((407)\)/.exec(message)
   if (answer !== null) return proxyRefusal(Number(answer[1] ?? answer[2]), shown, proxy, error)
   const isProxyTls = errorCode(error) === 'UND_ERR_PRX_TLS'
@@ -237,7 +238,7 @@ const unreachableBecause: Readonly<Record<string, string>> = {
   ENETUNREACH: 'no network',
 }
 
-/** Codes of OpenSSL and Node.js, said. */
+/** Codes of OpenSSL 3.5 and Node.js 24, said. */
 const untrustedBecause: Readonly<Record<string, string>> = {
   CERT_HAS_EXPIRED: 'the certificate has expired',
   CERT_NOT_YET_VALID: 'the certificate is not valid yet; is the clock right?',

@@ -113,6 +113,7 @@ export function s3Refusal(
   now: number,
 ): ModelError | undefined {
   const { bucket, origin, region, keys, from } = login
+  // Codes of the S3 API 2006-03-01, as AWS listed them in 2026.
   const code = /<Code>([A-Za-z0-9]{1,60})<\/Code>/.exec(text)?.[1]
   const told = headers.get('x-amz-bucket-region') ?? /<Region>([^<]*)<\/Region>/.exec(text)?.[1] ?? ''
   const there = /^[a-z0-9-]{1,40}$/.test(told) ? told : undefined

@@ -10,7 +10,7 @@ import type { HostGuard } from './host-guard.ts'
 export interface Transport extends AsyncDisposable {
   readonly dispatcher: Dispatcher
   readonly fetch: typeof fetch
-  /** The proxy that requests to such an address go through, without its login. */
+  /** The proxy that requests to such an address go through, with its login. */
   proxyFor(url: URL): URL | undefined
   /** Where it is this machine's system that keeps us from `shown`; `fetch` throws it by itself. */
   denied(error: unknown, shown: string): Promise<ModelError | undefined>
@@ -69,7 +69,7 @@ export async function createTransport({ env, caFile, guard, whyUnreachable }: Tr
     // Node.js types the fetch that is built in, which is an older undici.
     fetch: fetch as unknown as typeof globalThis.fetch,
     denied,
-    proxyFor: (url) => withoutLogin(httpProxyFor(env, url)),
+    proxyFor: (url) => httpProxyFor(env, url),
     [Symbol.asyncDispose]: async () => {
       await Promise.all([agent, ...proxies.values()].map((one) => one.destroy()))
     },
@@ -104,12 +104,4 @@ function httpProxyFor(env: TransportOptions['env'], url: URL): URL | undefined {
   } catch (error) {
     throw ModelError.untilRepairedHere('BadProxy', messageOf(error))
   }
-}
-
-function withoutLogin(url: URL | undefined): URL | undefined {
-  if (url === undefined) return undefined
-  const shown = new URL(url)
-  shown.username = ''
-  shown.password = ''
-  return shown
 }
