@@ -200,7 +200,7 @@ async function changeInCluster(
 
 /** A new server process, also in place of a serving one; the back-off after crashes ends. */
 export function restart(
-  _rooms: Rooms,
+  { memory }: Rooms,
   known: Known,
   { service }: Extract<Command, { name: 'restart' }>,
 ): CommandResult {
@@ -217,6 +217,9 @@ export function restart(
     return refused(`${key} was not restarted. ${plan.message}`)
   }
   if (plan.reason === 'Idle') return accepted(`${key} is started.`)
+  const others = memory.book.sharedWith(key)
+  if (others.length > 0)
+    return accepted(`${key} is restarted, but not its model: that stays in memory for ${others.join(', ')}.`)
   return accepted(
     `${key} is restarted: its address is withdrawn, requests in flight finish, and the new server then takes its place.`,
   )

@@ -22,7 +22,7 @@ export interface KnownService {
 type Published = NonNullable<GatewayRoute['published']>
 
 export interface RoutesOptions {
-  readonly servers: Pick<Servers, 'state' | 'get' | 'hostOf' | 'commandOf' | 'runtimeOf' | 'engineOf' | 'apiKeyOf'>
+  readonly servers: Pick<Servers, 'state' | 'get' | 'factsOf' | 'commandOf' | 'runtimeOf' | 'apiKeyOf'>
   /** The published address and how the service is reached there, as far as they are known; undefined where there is no such address. */
   readonly published: (key: string) => Omit<Published, 'engine'> | undefined
   /** How relays reach the service; undefined where they do not. */
@@ -54,7 +54,7 @@ export class Routes {
     for (const [key, state] of servers.state()) {
       this.#noteLoad(key, state)
       const port = portOf(state)
-      const engine = servers.engineOf(key)
+      const engine = servers.factsOf(key)?.engine
       const names = engine
         ? namesFrom([engine.model, ...(known.get(key)?.names ?? [])])
         : namesOf(servers.commandOf(key) ?? [])
@@ -83,11 +83,11 @@ export class Routes {
 
   #engine(key: string, port: number): Pick<GatewayRoute, 'host' | 'port' | 'engineKey'> {
     const { servers } = this.#options
-    const daemon = servers.engineOf(key)
+    const daemon = servers.factsOf(key)?.engine
     if (daemon) {
       return { port: daemon.port, ...(daemon.host !== loopback && { host: daemon.host }), ...this.#key(key) }
     }
-    const host = askedAt(servers.hostOf(key) ?? loopback)
+    const host = askedAt(servers.factsOf(key)?.host ?? loopback)
     return { port, ...(host !== loopback && { host }) }
   }
 
@@ -104,7 +104,7 @@ export class Routes {
   #cut(key: string): string[] {
     const { servers } = this.#options
     const state = servers.get(key)
-    const model = servers.engineOf(key)?.model
+    const model = servers.factsOf(key)?.engine?.model
     return model !== undefined && state?.kind === 'stopping' && state.isCut === true ? [model] : []
   }
 
@@ -112,9 +112,9 @@ export class Routes {
   #published(key: string, relayed: RelayAccess['is'] | undefined): Pick<GatewayRoute, 'published'> {
     const { servers, published } = this.#options
     const port = engineOf(servers.get(key))
-    const daemon = servers.engineOf(key)
+    const daemon = servers.factsOf(key)?.engine
     const at = daemon && { at: daemon.port, model: daemon.model, ...this.#key(key) }
-    const isLocal = port !== undefined && servers.hostOf(key) === loopback
+    const isLocal = port !== undefined && servers.factsOf(key)?.host === loopback
     const engine = isLocal ? { port, runtime: servers.runtimeOf(key), ...at } : undefined
     const isRelayed = relayed === 'beside' || relayed === 'alone'
     const where = engine || isRelayed ? published(key) : undefined

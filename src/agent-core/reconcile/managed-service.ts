@@ -324,7 +324,7 @@ export class ManagedService {
       return { kind: 'gone' }
     }
     const running = servers.get(this.key)
-    if (running?.kind === 'ready' && servers.digestOf(this.key) === reading.desiredServer?.digest) {
+    if (running?.kind === 'ready' && servers.factsOf(this.key)?.digest === reading.desiredServer?.digest) {
       this.#fetch.markUsed(lifeOf(running))
     }
     const lookAgainAt = reading.desiredServer && this.#fetch.keepFresh(reading.desiredServer, observed)

@@ -63,7 +63,7 @@ function unreachedAs(
   reach: ReachInputs,
   servers: ServiceRooms['servers'],
 ): Unreached | undefined {
-  const host = servers.hostOf(reach.key)
+  const host = servers.factsOf(reach.key)?.host
   if (host === undefined || !state || isOver(state) || !('port' in state)) return undefined
   return unreached({ host, port: state.port }, reach)
 }

@@ -1,5 +1,6 @@
 import type { MeasuredServer, Memory } from '../memory/memory.ts'
 import { isOver, lifeOf, type ServerState } from '../servers/server-state.ts'
+import { daemonMemoryOf } from '../servers/served-model.ts'
 import type { Servers } from '../servers/servers.ts'
 
 /** All servers, each with how its memory is known. */
@@ -13,14 +14,15 @@ export const measuredServers = (servers: Pick<Servers, 'state' | 'toldBytesOf'>)
 
 /** What an earlier agent left running, as it is now; its priority and protection become known with its object. */
 export function countServers(
-  servers: Pick<Servers, 'state' | 'needOf' | 'mappedBytesOf' | 'daemonMemoryOf'>,
+  servers: Pick<Servers, 'state' | 'factsOf'>,
   memory: { readonly adopt: (server: Parameters<Memory['adopt']>[0]) => void },
 ): void {
   for (const { key, state } of living(servers)) {
     // A server that has not answered yet may still be loading: until it answers it counts as starting.
     const phase = state.kind === 'starting' || state.kind === 'loading' ? 'starting' : 'running'
-    const need = { needBytes: servers.needOf(key), mappedBytes: servers.mappedBytesOf(key) }
-    memory.adopt({ key, ...need, ...servers.daemonMemoryOf(key), priority: 'normal', phase })
+    const { needBytes, mappedBytes = 0, engine, files } = servers.factsOf(key) ?? {}
+    const shared = engine && daemonMemoryOf(engine, files)
+    memory.adopt({ key, needBytes, mappedBytes, ...shared, priority: 'normal', phase })
   }
 }
 

@@ -43,13 +43,13 @@ export class ServerStarts {
     const { servers } = rooms
     this.#key = key
     this.#rooms = rooms
-    const digest = servers.digestOf(key)
+    const digest = servers.factsOf(key)?.digest
     if (digest !== undefined && lifeOf(servers.get(key)) !== undefined) this.#latest = { digest }
   }
 
   /** Digest of the server that runs, or was started last. */
   get digest(): string | undefined {
-    return this.#latest?.digest ?? this.#rooms.servers.digestOf(this.#key)
+    return this.#latest?.digest ?? this.#rooms.servers.factsOf(this.#key)?.digest
   }
 
   get isRestartAsked(): boolean {

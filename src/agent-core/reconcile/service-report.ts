@@ -70,7 +70,7 @@ export function serviceReport(
     logFile: servers.logFileOf(key),
     hold: holdOf(unloadReason),
     admission: admission.report(key),
-    needBytes: servers.needOf(key),
+    needBytes: servers.factsOf(key)?.needBytes,
     isProtected: isProtected(unloadReasons, service),
   }
 }

@@ -298,7 +298,7 @@ class Keeper {
     const { settings } = this.#options
     const program = await this.#program()
     if (program.kind === 'missing') return true
-    return this.#launch(program.path, settings()[this.#runtime.port]).digest === this.#servers.digestOf(this.key)
+    return this.#launch(program.path, settings()[this.#runtime.port]).digest === this.#servers.factsOf(this.key)?.digest
   }
 
   #launch(executable: string, port: number): ServerLaunch {

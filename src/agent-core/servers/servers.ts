@@ -18,13 +18,7 @@ import {
 import { ExitWatch } from './process-group.ts'
 import { keyOfRun, serverFolders } from './run-folder.ts'
 import { daemonAt } from './daemons.ts'
-import {
-  daemonMemoryOf,
-  type DaemonEngine,
-  type DaemonMemory,
-  type StopOptions,
-  type StopReport,
-} from './served-model.ts'
+import type { ServerFacts, StopOptions, StopReport } from './served-model.ts'
 import type { Server } from './server.ts'
 import type { Exited, Failure, ServerState } from './server-state.ts'
 import { ServiceServer, type AdoptableServer, type CountedServer } from './service-server.ts'
@@ -134,30 +128,14 @@ export class Servers implements AsyncDisposable {
     return this.#of(key)?.state
   }
 
-  /** What the last server of this key serves. */
-  digestOf(key: string): string | undefined {
-    return this.#of(key)?.facts.digest
-  }
-
-  /** The address that it listens at. */
-  hostOf(key: string): string | undefined {
-    return this.#of(key)?.facts.host
-  }
-
-  /** Where requests reach a daemon's model, and as what; undefined for a process. */
-  engineOf(key: string): DaemonEngine | undefined {
-    return this.#of(key)?.facts.engine
+  /** What the last server of this key serves, where, and with what. */
+  factsOf(key: string): ServerFacts | undefined {
+    return this.#of(key)?.facts
   }
 
   /** The API key that the daemon asks requests for; it goes to the gateway and nowhere else. */
   apiKeyOf(key: string): string | undefined {
     return this.#of(key)?.run?.driver.apiKey
-  }
-
-  /** What it has in a daemon's memory; undefined for a process. */
-  daemonMemoryOf(key: string): DaemonMemory | undefined {
-    const { engine, files } = this.#of(key)?.facts ?? {}
-    return engine && daemonMemoryOf(engine, files)
   }
 
   /** Whether the present server of the key answers now; undefined where there is none to ask. */
@@ -168,16 +146,6 @@ export class Servers implements AsyncDisposable {
   /** What the daemon says that its model holds, in bytes; undefined for a process. */
   toldBytesOf(key: string): number | undefined {
     return this.#of(key)?.run?.driver.toldBytes
-  }
-
-  /** The estimate of its memory, in bytes; undefined where there is none. */
-  needOf(key: string): number | undefined {
-    return this.#of(key)?.facts.needBytes
-  }
-
-  /** The part of it that is mapped from files. */
-  mappedBytesOf(key: string): number {
-    return this.#of(key)?.facts.mappedBytes ?? 0
   }
 
   /** All that run and have been ready, with how to ask what they do. */

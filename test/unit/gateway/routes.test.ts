@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { changesSince, Routes, type KnownService, type RoutesOptions } from '../../../src/agent-core/gateway/routes.ts'
+import type { ServerFacts } from '../../../src/agent-core/servers/served-model.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
 import { maxRoutes, toGateway, type GatewayRoute, type RelayAccess } from '../../../src/contract/gateway.ts'
 
@@ -16,6 +17,10 @@ const exited = {
 const crashed: ServerState = { ...exited, cause: 'itself', message: 'It crashed.', tail: [] }
 const command = ['/bin/llama-server', '--model', '/models/Qwen.GGUF', '--port', '4000', '--alias=qwen,small', '-a', 'q']
 
+const facts = (host: string, engine?: ServerFacts['engine']): ServerFacts => ({
+  ...{ digest: '', host, needBytes: undefined, mappedBytes: 0, files: undefined, engine },
+})
+
 /** Of servers that listen everywhere, unless the test says otherwise. */
 function routes(
   states: Record<string, ServerState> | Map<string, ServerState>,
@@ -26,8 +31,8 @@ function routes(
   const none = (): undefined => undefined
   const servers = {
     ...{ state: () => all, get: (key: string) => all.get(key) },
-    ...{ hostOf: () => '0.0.0.0', commandOf: () => argv, runtimeOf: () => 'llama-server' as const },
-    ...{ engineOf: none, apiKeyOf: none },
+    ...{ factsOf: () => facts('0.0.0.0'), commandOf: () => argv, runtimeOf: () => 'llama-server' as const },
+    apiKeyOf: none,
   }
   return new Routes({ servers, published: none, ...more })
 }
@@ -140,8 +145,8 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
   const access = { servicePorts: [8080], key: 'none' as const }
   const behind = { published: () => ({ address: '10.0.0.1', access }) }
   const servers = (host: string, state: ServerState): RoutesOptions['servers'] => ({
-    ...{ state: () => new Map([['ns/a', state]]), get: () => state, hostOf: () => host, commandOf: () => undefined },
-    ...{ runtimeOf: () => 'mlx-lm', engineOf: () => undefined, apiKeyOf: () => undefined },
+    ...{ state: () => new Map([['ns/a', state]]), get: () => state, factsOf: () => facts(host) },
+    ...{ commandOf: () => undefined, runtimeOf: () => 'mlx-lm', apiKeyOf: () => undefined },
   })
 
   test.each<[string, ServerState, served: number | undefined]>([
@@ -163,7 +168,7 @@ describe('where no other machine reaches an engine, the gateway is to listen', (
     const [route] = new Routes({
       servers: {
         ...servers('127.0.0.1', { ...ready, load: 1 }),
-        engineOf: () => daemon,
+        factsOf: () => facts('127.0.0.1', daemon),
         apiKeyOf: () => 'secret',
       },
       ...behind,
@@ -243,9 +248,10 @@ describe('requests that no process ends are to be cut by the gateway', () => {
   const cutOf = (state: ServerState, model: string | undefined) => {
     const servers: RoutesOptions['servers'] = {
       ...{ state: () => new Map([['ns/a', state]]), get: () => state },
-      ...{ hostOf: () => '127.0.0.1', commandOf: () => undefined, runtimeOf: () => 'ollama' as const },
+      ...{ commandOf: () => undefined, runtimeOf: () => 'ollama' as const },
       apiKeyOf: () => undefined,
-      engineOf: () => (model === undefined ? undefined : { host: '127.0.0.1', port: 7, model, isOurs: true }),
+      factsOf: () =>
+        facts('127.0.0.1', model === undefined ? undefined : { host: '127.0.0.1', port: 7, model, isOurs: true }),
     }
     const all = new Routes({ servers, published: () => undefined })
     const [route] = all.now([])

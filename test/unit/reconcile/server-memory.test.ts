@@ -2,7 +2,6 @@ import { expect, test } from 'vitest'
 import type { Memory } from '../../../src/agent-core/memory/memory.ts'
 import type { Servers } from '../../../src/agent-core/servers/servers.ts'
 import type { ServerState } from '../../../src/agent-core/servers/server-state.ts'
-import { daemonMemoryOf } from '../../../src/agent-core/servers/served-model.ts'
 import { countServers, followServers, measuredServers } from '../../../src/agent-core/reconcile/server-memory.ts'
 
 const loading: ServerState = { kind: 'loading', since: 0, pid: 11, port: 1 }
@@ -20,13 +19,13 @@ const exited: ServerState = {
   failures: 1,
 }
 
+const facts = { digest: '', host: '127.0.0.1', needBytes: 20, mappedBytes: 0, files: undefined }
+
 function counted(state: ServerState) {
   const servers = {
     state: () => new Map([['ns/a', state]]),
-    needOf: () => 20,
     toldBytesOf: () => undefined,
-    daemonMemoryOf: () => undefined,
-    mappedBytesOf: () => 15,
+    factsOf: () => ({ ...facts, mappedBytes: 15 }),
   }
   const told: Parameters<Memory['adopt']>[0][] = []
   countServers(servers, { adopt: (server) => void told.push(server) })
@@ -44,12 +43,10 @@ test('models that were found in one daemon under one name share their memory', (
   const engines = { 'ns/a': 'one', 'ns/b': 'one', 'ns/c': 'other', 'ns/d': undefined, 'ns/e': 'listed' }
   const servers = {
     state: () => new Map(Object.keys(engines).map((key) => [key, ready])),
-    ...{ needOf: () => 20, mappedBytesOf: () => 0 },
-    daemonMemoryOf: (key: string) => {
+    factsOf: (key: string) => {
       const model = engines[key as keyof typeof engines]
-      return model === undefined
-        ? undefined
-        : daemonMemoryOf({ host: '127.0.0.1', port: 7, model, isOurs: key !== 'ns/e' }, ['/weights'])
+      const engine = model === undefined ? undefined : { host: '127.0.0.1', port: 7, model, isOurs: key !== 'ns/e' }
+      return { ...facts, engine, files: ['/weights'] }
     },
   }
   countServers(servers, { adopt: (server) => void told.push(server) })

@@ -88,7 +88,7 @@ test('an oMLX that is started here has a key that no command line shows, and ser
   room.servers.start('c/d', await there.launch(namesake))
   await room.reached('ready')
   await room.reached('ready', { key: 'c/d' })
-  const names = ['a/b', 'c/d'].map((key) => room.servers.engineOf(key)?.model ?? '')
+  const names = ['a/b', 'c/d'].map((key) => room.servers.factsOf(key)?.engine?.model ?? '')
   expect(names.toSorted()).toEqual(['apples', expect.stringMatching(/^apples-[0-9a-f]{8}$/)])
   expect((await readdir(join(home, 'models'))).toSorted()).toEqual(names.toSorted())
   const settings = join(home, 'settings.json')

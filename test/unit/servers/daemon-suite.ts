@@ -177,7 +177,7 @@ export function daemonSuite<D extends DaemonOfPerson>(kind: DaemonKind<D>): void
     const next = agent.servers
     expect(next.get('a/b')).toMatchObject({ kind: 'starting', unasked: true, port })
     await eventually(() => next.get('a/b')?.kind === 'ready')
-    expect([next.digestOf('a/b'), next.runtimeOf('a/b'), next.get('a/b')]).toMatchObject([
+    expect([next.factsOf('a/b')?.digest, next.runtimeOf('a/b'), next.get('a/b')]).toMatchObject([
       launch.digest,
       runtime,
       { port },

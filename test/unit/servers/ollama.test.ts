@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { DaemonError, type Daemon, type DaemonTrouble } from '../../../src/agent-core/servers/daemon.ts'
 import { daemonAt } from '../../../src/agent-core/servers/daemons.ts'
+import { daemonMemoryOf } from '../../../src/agent-core/servers/served-model.ts'
 import { canonicalName } from '../../../src/agent-core/servers/ollama.ts'
 import type { ServersOptions } from '../../../src/agent-core/servers/servers.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -58,7 +59,7 @@ describe('the real Ollama', () => {
     room.servers.start('a/b', launch)
     const { port } = await room.reached('ready')
     const { name } = launch.content
-    expect([port === ollama.port, room.servers.hostOf('a/b'), room.servers.engineOf('a/b')]).toEqual([
+    expect([port === ollama.port, room.servers.factsOf('a/b')?.host, room.servers.factsOf('a/b')?.engine]).toEqual([
       ...[false, '127.0.0.1'],
       { host: '127.0.0.1', port: ollama.port, model: name, isOurs: true },
     ])
@@ -128,10 +129,13 @@ describe('the real Ollama', () => {
     room.servers.start('c/d', other)
     await room.reached('ready', { key: 'c/d' })
     expect(await ollama.loaded()).toEqual([`${one.content.name}:latest`])
-    const shared = ['a/b', 'c/d'].map((key) => room.servers.daemonMemoryOf(key)?.sharedAs)
+    const shared = ['a/b', 'c/d'].map((key) => {
+      const { engine, files } = room.servers.factsOf(key) ?? {}
+      return engine && daemonMemoryOf(engine, files).sharedAs
+    })
     expect(shared[0]).toBe(shared[1])
     await room.servers.stop('a/b')
-    const model = room.servers.engineOf('c/d')?.model ?? ''
+    const model = room.servers.factsOf('c/d')?.engine?.model ?? ''
     expect([(await complete(ollama.port, model)).status, (await ollama.loaded()).length]).toEqual([200, 1])
     await room.servers.stop('c/d')
     expect([await ollama.loaded(), room.servers.get('c/d')]).toMatchObject([[], { cause: 'stopped', failures: 0 }])

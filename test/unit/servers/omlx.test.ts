@@ -69,7 +69,7 @@ describe('a sample of oMLX', () => {
     room.servers.start('c/d', await launchAt(omlx.port, pears))
     const [one, other] = [await room.reached('ready'), await room.reached('ready', { key: 'c/d' })]
     expect([one.port === omlx.port, one.port === other.port]).toEqual([false, false])
-    expect(room.servers.engineOf('a/b')).toEqual({ ...at(omlx.port), model: 'apples', isOurs: false })
+    expect(room.servers.factsOf('a/b')?.engine).toEqual({ ...at(omlx.port), model: 'apples', isOurs: false })
     expect(room.servers.toldBytesOf('a/b')).toBeGreaterThan(100_000)
     expect((await complete(omlx.port, 'apples')).status).toBe(200)
     expect(await room.servers.stop('a/b')).toEqual({ stopped: true })
@@ -92,7 +92,7 @@ describe('a sample of oMLX', () => {
     expect(room.kinds()).not.toContain('exited')
     const told = JSON.stringify([
       room.changes.slice(from),
-      room.servers.engineOf('a/b'),
+      room.servers.factsOf('a/b')?.engine,
       (await room.ledger.load()).entries,
     ])
     expect(told).not.toMatch(/secret/)
@@ -152,7 +152,7 @@ describe('a sample of oMLX', () => {
     const launch = await launchAt(omlx.port, link)
     room.servers.start('a/b', launch)
     await room.reached('ready')
-    expect([launch.content.name, room.servers.engineOf('a/b')?.model]).toEqual(['link', 'apples'])
+    expect([launch.content.name, room.servers.factsOf('a/b')?.engine?.model]).toEqual(['link', 'apples'])
     await room.servers.letGo()
     expect((await room.ledger.load()).entries[0]?.daemon?.model).toBe('apples')
   })
