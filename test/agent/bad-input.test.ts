@@ -20,7 +20,8 @@ const sentences = {
     'There is no kubeconfig at <folder>/kubeconfig; copy one from your cluster there, or name one with --kubeconfig.',
   brokenYaml:
     'The kubeconfig <folder>/kubeconfig is not valid: bad indentation of a mapping entry (8:12). Correct it or choose another with --kubeconfig.',
-  unknownContext: 'The kubeconfig has no context "prod"; it has sim. Choose one with --context.',
+  unknownContext:
+    'The kubeconfig has no context "prod"; it has sim. Bring it back, or choose one with metal-agent context use NAME, or with --context.',
   notAUrl:
     'Context "sim" names the server "10.0.0.1:6443", which is not an address such as https://HOST:6443; correct it in the kubeconfig or choose another context.',
   namespace: 'The namespace "team-a" does not exist in this cluster; create it, or name another with --namespace.',

@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { KubeApi } from '../../../src/agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../../src/agent-core/kube/pinned-context.ts'
 import { messageOf } from '../../../src/agent-core/util/message-of.ts'
-import { certified, type Certified } from '../../support/certificates.ts'
+import { certified } from '../../support/certificates.ts'
 import { useKubectl } from '../../support/skip.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
