@@ -187,7 +187,8 @@ class Keeper {
   get whyAbsent(): AbsentDaemon | undefined {
     const { product } = this.#runtime
     const { flag } = this.#runtime.start.setting
-    if (this.#isLeaving) {
+    // Also before the look that ends it: a look may be under way.
+    if (this.#isLeaving || (this.runs && !this.#isWanted)) {
       const why = this.#isWanted ? 'to start it with other settings' : `${flag} was switched off`
       return { isLeaving: true, message: `${product} is being stopped: ${why}.` }
     }
