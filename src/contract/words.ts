@@ -1,4 +1,4 @@
-import type { AppPreferences, LastUpdate, Misplaced, NoUpdates } from './app-bridge.ts'
+import type { AppPreferences, LastUpdate, Misplaced, NoUpdates } from './app-state.ts'
 import type { ConnectionState } from './cluster.ts'
 import type { CommandInput } from './commands.ts'
 import type { DoctorFinding, Verdict } from './doctor.ts'

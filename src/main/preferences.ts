@@ -1,7 +1,7 @@
 import path from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
-import { type AppPreferences, appPreferences } from '../contract/app-bridge.ts'
+import { type AppPreferences, appPreferences } from '../contract/app-state.ts'
 import { readOwnFile } from './system/own-file.ts'
 import { machineWords } from './words.ts'
 

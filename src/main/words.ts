@@ -1,4 +1,5 @@
-import type { ChosenFile, LoginItemState, PowerRuleChange } from '../contract/app-bridge.ts'
+import type { ChosenFile, PowerRuleChange } from '../contract/app-bridge.ts'
+import type { LoginItemState } from '../contract/app-state.ts'
 import { formatBytes, formatSpan } from '../contract/format.ts'
 import type { StepName } from '../contract/service.ts'
 import { sharedWords, stepWords, type Words } from '../contract/words.ts'

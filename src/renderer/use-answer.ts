@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useEffectEvent, useRef, useState } from 'react'
-import type { AppBridge, AppState, BridgeReply } from '../contract/app-bridge.ts'
+import type { AppBridge, BridgeReply } from '../contract/app-bridge.ts'
+import type { AppState } from '../contract/app-state.ts'
 import { LinkError } from '../contract/client.ts'
 import type { CommandInput } from '../contract/commands.ts'
 import type { Answer, QueryInput, QueryName } from '../contract/queries.ts'

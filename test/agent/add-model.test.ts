@@ -62,7 +62,7 @@ describe('on a real API server', () => {
     const made = [await modelOf(world, 'tiny-1.1b'), await serviceOf(world, 'tiny-1.1b')].map((one) =>
       specShape.parse(one),
     )
-    const told = (loadAll(applicationYaml(application)) as unknown[]).map((one) => specShape.parse(one))
+    const told = loadAll(applicationYaml(application)).map((one) => specShape.parse(one))
     for (const [at, one] of made.entries()) expect(one).toMatchObject(told[at] ?? {})
 
     expect(await run(agent, { name: 'applyModel', application }, requestId)).toEqual(added)

@@ -75,7 +75,7 @@ interface GetOptions {
 export class Fetcher {
   readonly #options: FetcherOptions
   /** Names of the downloads of each fetch that is under way. */
-  readonly #underWay = new Map<readonly string[], Promise<void>>()
+  readonly #underWay = new Map<readonly string[], Promise<undefined>>()
   /** SHA-256 in hex. */
   readonly #hashes = new FactsOfFiles(hashFile, () => 1, maxHashes)
 
@@ -210,7 +210,7 @@ export class Fetcher {
       })
       await untilAborted(rival[1], signal)
     }
-    const over = Promise.withResolvers<void>()
+    const over = Promise.withResolvers<undefined>()
     this.#underWay.set(names, over.promise)
     try {
       // The other one may have been of the same source.
@@ -218,7 +218,7 @@ export class Fetcher {
       return found ?? (await this.#bring(request, source, { signal, tell }, states))
     } finally {
       this.#underWay.delete(names)
-      over.resolve()
+      over.resolve(undefined)
     }
   }
 

@@ -250,7 +250,7 @@ export class ModelDriver implements Driver {
     const { daemon, log } = this.#options
     const { signal } = this.#letGo
     let unloadAt = 0
-    for (let looks = 0; !signal.aborted; looks += 1) {
+    for (let looks = 0; !this.#letGo.signal.aborted; looks += 1) {
       try {
         if (this.#isShared) {
           await this.#note('It stays in memory for another service of this agent')

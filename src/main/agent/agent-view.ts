@@ -1,7 +1,7 @@
 import type { Answer } from '../../contract/queries.ts'
 import { createStore, type StoreApi } from 'zustand/vanilla'
 import { messageOf } from '../../agent-core/util/message-of.ts'
-import type { CommandLinkState, LastUpdate, LoginItemState, Misplaced, UpdateState } from '../../contract/app-bridge.ts'
+import type { CommandLinkState, LastUpdate, LoginItemState, Misplaced, UpdateState } from '../../contract/app-state.ts'
 import { LinkError, type AgentLink, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { type AgentSnapshot, mirrored } from '../../contract/snapshot.ts'

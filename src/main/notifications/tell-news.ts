@@ -1,6 +1,6 @@
 import { Notification } from 'electron'
 import type { Logger } from '../../agent-core/observability/logger.ts'
-import type { LoginItemState } from '../../contract/app-bridge.ts'
+import type { LoginItemState } from '../../contract/app-state.ts'
 import { sharedWords } from '../../contract/words.ts'
 import type { AgentView, AgentViewStore } from '../agent/agent-view.ts'
 import type { ShellPreferences } from '../preferences.ts'

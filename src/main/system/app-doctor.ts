@@ -1,4 +1,4 @@
-import type { LoginItemState } from '../../contract/app-bridge.ts'
+import type { LoginItemState } from '../../contract/app-state.ts'
 import type { AgentLink } from '../../contract/client.ts'
 import type { DoctorFinding } from '../../contract/doctor.ts'
 import type { Answer, QueryName } from '../../contract/queries.ts'

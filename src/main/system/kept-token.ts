@@ -3,7 +3,7 @@ import path from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import type { Logger } from '../../agent-core/observability/logger.ts'
 import { messageOf } from '../../agent-core/util/message-of.ts'
-import type { HubTokenState } from '../../contract/app-bridge.ts'
+import type { HubTokenState } from '../../contract/app-state.ts'
 import { LinkError } from '../../contract/client.ts'
 import { machineWords } from '../words.ts'
 

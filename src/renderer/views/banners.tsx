@@ -1,5 +1,6 @@
 import { useState } from 'react'
-import type { AppBridge, AppState, Misplaced, UpdateAction } from '../../contract/app-bridge.ts'
+import type { AppBridge, UpdateAction } from '../../contract/app-bridge.ts'
+import type { AppState, Misplaced } from '../../contract/app-state.ts'
 import { sharedWords } from '../../contract/words.ts'
 import { Banner } from '../components/blocks.tsx'
 import { Button } from '../components/buttons.tsx'

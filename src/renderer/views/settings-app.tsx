@@ -1,5 +1,6 @@
 import { useState } from 'react'
-import type { AppBridge, AppState, BridgeReply, UpdateAction } from '../../contract/app-bridge.ts'
+import type { AppBridge, BridgeReply, UpdateAction } from '../../contract/app-bridge.ts'
+import type { AppState } from '../../contract/app-state.ts'
 import { percentOf } from '../../contract/service.ts'
 import type { TraceKind, TraceList } from '../../contract/uninstall.ts'
 import { actionWords, sharedWords } from '../../contract/words.ts'

@@ -1,4 +1,4 @@
-import type { CommandLinkState, HubTokenState, LoginItemState, UpdateState } from '../../contract/app-bridge.ts'
+import type { CommandLinkState, HubTokenState, LoginItemState, UpdateState } from '../../contract/app-state.ts'
 import { formatByteRate, formatBytes, formatTime } from '../../contract/format.ts'
 import { percentOf } from '../../contract/service.ts'
 import type { HubLoginView } from '../../contract/models.ts'

@@ -1,11 +1,5 @@
-import type {
-  AppPreferences,
-  AppState,
-  AppVerb,
-  BridgeReply,
-  UpdateAction,
-  UpdateState,
-} from '../../../src/contract/app-bridge.ts'
+import type { AppVerb, BridgeReply, UpdateAction } from '../../../src/contract/app-bridge.ts'
+import type { AppPreferences, AppState, UpdateState } from '../../../src/contract/app-state.ts'
 import type { TraceList } from '../../../src/contract/uninstall.ts'
 
 const sampleTraces: TraceList = {

@@ -1,5 +1,5 @@
 import type { Browser, BrowserContextOptions, Page } from 'playwright'
-import type { AppState } from '../../../src/contract/app-bridge.ts'
+import type { AppState } from '../../../src/contract/app-state.ts'
 import type { AgentLink } from '../../../src/contract/client.ts'
 import { FakeApp } from './fake-app.ts'
 import { emptyPage } from './serve-window.ts'

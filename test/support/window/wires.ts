@@ -69,7 +69,8 @@ export async function wire(page: Page, otherEnd: () => OtherEnd | undefined): Pr
         return reply(agent.query(query, leaving.signal).finally(() => asked.delete(id)))
       }
       case 'listen':
-        return reply(Promise.resolve(listen(content as Said<'listen'>)))
+        listen(content as Said<'listen'>)
+        return reply(Promise.resolve())
       case 'leave': {
         const { id } = content as Said<'leave'>
         asked.get(id)?.abort()

@@ -13,7 +13,7 @@ import { command, trustOf } from '../../../src/contract/commands.ts'
 import { query, trustOfQuery } from '../../../src/contract/queries.ts'
 
 const plain = { namespace: 'default', name: 'llama-3.1-8b', source: 'hf://org/repo' }
-const read = (yaml: string): unknown[] => loadAll(yaml) as unknown[]
+const read = (yaml: string): unknown[] => loadAll(yaml)
 
 describe('the YAML of what is applied', () => {
   test('reads back as both objects', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest'
-import type { UpdateState } from '../../../src/contract/app-bridge.ts'
+import type { UpdateState } from '../../../src/contract/app-state.ts'
 import type { Found } from '../../../src/main/updates/update-source.ts'
 import { Updates } from '../../../src/main/updates/updates.ts'
 import { silentLog } from '../../support/silent-log.ts'

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { mkdir, readdir, readFile, rename, rm, stat, symlink, truncate, utimes, writeFile } from 'node:fs/promises'
-import { basename, dirname, join, relative } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
 import { modelFileName, sourceDigest } from '../../../src/agent-core/models/source.ts'
@@ -34,8 +34,6 @@ async function put(path: string, content: Buffer | string): Promise<void> {
 const digestOf = (content: Buffer): string => createHash('sha256').update(content).digest('hex')
 
 const anyRoom: WithRoom = (_, work) => work()
-
-const short = (source: string): string => sourceDigest(source).slice(0, 16)
 
 test('what was fetched is used without a request, also after a restart', async () => {
   const { url, requests } = world.server.serve('/x.gguf', gguf('A'))

@@ -61,7 +61,7 @@ const range = { kind: 'range', from, to: from + 1 } as const
 
 const meanwhile: unknown[] = []
 {
-  using descriptors = await takeDescriptors(port)
+  using _ = await takeDescriptors(port)
   meanwhile.push(await probeHealth(port, 1_000, patience), await askActivity(port, 1_000))
   meanwhile.push(await reserved(range), await reserved(range))
   await reserved(fixed)

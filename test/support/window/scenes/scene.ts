@@ -1,4 +1,5 @@
-import type { AppState, WindowView } from '../../../../src/contract/app-bridge.ts'
+import type { WindowView } from '../../../../src/contract/app-bridge.ts'
+import type { AppState } from '../../../../src/contract/app-state.ts'
 import type { SettingSection } from '../../../../src/contract/settings-table.ts'
 import type { FakeAgent } from '../fake-agent.ts'
 
