@@ -151,8 +151,6 @@ export const serviceFigures = z.object({
   gateway: z
     .array(z.object({ door: z.enum(['clientProxy', 'published']), address: z.string(), requests: z.int().positive() }))
     .optional(),
-  /** The host that came last to the published address, and when; absent while none was seen since it was published. */
-  reachedFrom: z.object({ address: z.string(), at: timestamp }).optional(),
   /** An estimate of the part of the machine's power that it draws; absent while that is not known. */
   powerShareWatts: z.number().nonnegative().optional(),
 })

@@ -1,6 +1,4 @@
 import { readFile, writeFile } from 'node:fs/promises'
-import { once } from 'node:events'
-import { execa } from 'execa'
 import { strFromU8, unzipSync } from 'fflate'
 import { describe, expect, test } from 'vitest'
 import { doctorReport, type DoctorFinding } from '../../src/contract/doctor.ts'
@@ -11,8 +9,6 @@ import { useRealApiServer } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
-import { createNetworkNamespace } from '../support/network-namespace.ts'
-import { missingNetworkNamespaces, skipWhen } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
 
@@ -43,7 +39,6 @@ describe('the doctor of an agent', () => {
       ]),
     )
     expect(found['listeners']?.says).toBe('The published address can be reached from this machine.')
-    expect(found['reached']).toMatchObject({ verdict: 'notApplicable' })
 
     await well.command({ name: 'pauseNode' })
     expect((await findings(well))['agent']).toMatchObject({
@@ -231,28 +226,4 @@ test('a Pod asks a service that is served, of the image that a person names', as
   await world.admin.patch({ ...pods, metadata: { name: pod.metadata.name } }, { status }, 'status')
   expect(await answer).toMatchObject({ isReached: true, says: expect.stringContaining('reached tiny.') as string })
   expect(await world.admin.list(pods)).toEqual([])
-})
-
-describe('a host of the cluster that comes to a published address', () => {
-  skipWhen(missingNetworkNamespaces())
-
-  test('is told by its address, in the figures of the service and by the doctor', async () => {
-    await using other = await createNetworkNamespace()
-    await using world = await AgentWorld.open(api().connection)
-    const agent = await world.startAgent({ hostIp: other.here })
-    await world.applyModel('tiny')
-    await world.applyService('tiny')
-    const { port, uid } = await agent.untilReady('tiny')
-    const script = `require('net').connect(${port}, '${other.here}').on('connect', () => console.log('here'))`
-    const [command, ...args] = other.enter([process.execPath, '-e', script])
-    const visiting = execa(command, args, { reject: false })
-    await once(visiting.stdout, 'data')
-    expect((await findings(agent))['reached']).toMatchObject({
-      verdict: 'pass',
-      says: expect.stringMatching(new RegExp(`tiny from ${other.there.replaceAll('.', '\\.')} 0 s ago`)) as string,
-    })
-    expect(agent.snapshot.figures[uid]?.reachedFrom).toMatchObject({ address: other.there })
-    visiting.kill()
-    await visiting
-  })
 })

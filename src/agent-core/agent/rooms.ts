@@ -35,7 +35,6 @@ import { FirewallWatch } from '../publishing/firewall-watch.ts'
 import { PublishedAddress } from '../publishing/host-address.ts'
 import { localCluster } from '../publishing/local-cluster.ts'
 import { publishedPorts, servicePortsOf } from '../publishing/objects.ts'
-import { Visitors } from '../publishing/visitors.ts'
 import { modelUsers } from '../reconcile/model-users.ts'
 import { Narrator } from '../reconcile/narrator.ts'
 import { PressureEviction } from '../reconcile/pressure-eviction.ts'
@@ -293,12 +292,6 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
       onTold: (when) => (when === 'soon' ? last.gateway?.reasonsChanged() : last.gateway?.routesChanged()),
     }),
   )
-  const visitors = ends.use(
-    new Visitors({
-      ...{ platform, nodeId: identity.nodeId, log, onChange: shown },
-      slices,
-    }),
-  )
   const gateway = gatewayRoom(context, { servers, address, apiKeys, relays, session, reachChanged })
   last.gateway = gateway
   snapshots.register(() => ({
@@ -336,7 +329,7 @@ export async function openRooms(context: RoomContext): Promise<AgentRooms> {
   })
   last.link = link
   const rooms: AgentRooms = {
-    ...{ settings, unloadReasons, history, address, supply, relays, gateway, visitors, link, platform, log, env },
+    ...{ settings, unloadReasons, history, address, supply, relays, gateway, link, platform, log, env },
     ...{ ledger, servers, memory, models, power, figures, energy, dialects, daemons, installed, narrator, turns },
     ...{ sleep, apiKeys, machine, findProgram, llamaServer, nodeId: identity.nodeId, looks: new ModelLooks() },
     hasMetal: () => machine.hasMetal,

@@ -86,12 +86,12 @@ function crashOf({ since, code, signal, message, guess, firstError, memory }: Ex
   }
 }
 
-type FigureRooms = Pick<AgentRooms, 'memory' | 'figures' | 'energy' | 'gateway' | 'visitors'>
+type FigureRooms = Pick<AgentRooms, 'memory' | 'figures' | 'energy' | 'gateway'>
 
 /** By uid: what changes all the time. */
 export function figuresOf(
   reports: readonly ServiceReport[],
-  { memory, figures: runtimes, energy, gateway, visitors }: FigureRooms,
+  { memory, figures: runtimes, energy, gateway }: FigureRooms,
 ): Record<string, ServiceFigures> {
   const held = memory.held()
   const known = reports.flatMap((report) => {
@@ -102,7 +102,6 @@ export function figuresOf(
     const heldBytes = held.get(key)
     const runtime = runtimes.view(key)
     const shareWatts = energy.shareWatts(key)
-    const visitor = visitors.of(key)
     const clients = gateway?.openOf(key).map(({ door, address, requests }) => ({ door, address, requests })) ?? []
     const figures = {
       ...(progress && { progress }),
@@ -111,7 +110,6 @@ export function figuresOf(
       ...(heldBytes !== undefined && heldBytes > (footprintBytes ?? 0) && { heldBytes }),
       ...(runtime && { runtime }),
       ...(clients.length > 0 && { gateway: clients }),
-      ...(visitor && { reachedFrom: { address: visitor.address, at: new Date(visitor.at).toISOString() } }),
       // To a tenth, so that it stays the same while nothing changes that a person can tell.
       ...(shareWatts !== undefined && { powerShareWatts: Math.round(shareWatts * 10) / 10 }),
     }

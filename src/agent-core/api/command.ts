@@ -13,7 +13,6 @@ import type { Platform } from '../platform/platform.ts'
 import type { Power, PowerOptions } from '../power/power.ts'
 import type { Supply } from '../power/supply.ts'
 import type { PublishedAddress } from '../publishing/host-address.ts'
-import type { Visitors } from '../publishing/visitors.ts'
 import type { UnloadReasons } from '../reconcile/unload-reasons.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import type { Dialects } from '../runtimes/dialect.ts'
@@ -46,7 +45,6 @@ export interface Rooms {
   readonly relays: RelayIngress
   /** Undefined where this host starts none. */
   readonly gateway: Gateway | undefined
-  readonly visitors: Visitors
   readonly link: ClusterLink
   readonly platform: Platform
   readonly env: NodeJS.ProcessEnv

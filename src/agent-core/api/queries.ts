@@ -96,7 +96,7 @@ const report = (rooms: Rooms, signal: AbortSignal): Promise<DoctorReport> =>
 
 /** This machine and its agent as they are now. */
 function patient(rooms: Rooms): Patient {
-  const { platform, env, powerTrial, settings, link, relays, gateway, visitors, snapshot } = rooms
+  const { platform, env, powerTrial, settings, link, relays, gateway, snapshot } = rooms
   const { session } = link
   return {
     ...{ platform, env, settings: settings.current },
@@ -116,10 +116,6 @@ function patient(rooms: Rooms): Patient {
         notice: relays.notice,
         tokenProblem: (namespace) => relays.tokenProblem(namespace),
         answers: async () => (await gateway?.counts())?.ingress,
-      },
-      withVisitors: async () => {
-        await visitors.look()
-        return snapshot()
       },
     },
   }

@@ -67,8 +67,6 @@ export interface RunningAgent {
   /** The API server's time, in milliseconds. */
   readonly serverNow: number
   readonly ingress: IngressFacts
-  /** Looks once more who has come from other hosts; then the figures of the snapshot that it answers tell it. */
-  readonly withVisitors: () => Promise<AgentSnapshot>
   /** Why the Lease of this machine is not as it should be. */
   readonly leaseNotice: string | undefined
 }

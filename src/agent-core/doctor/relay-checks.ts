@@ -7,7 +7,6 @@ import { messageOf } from '../util/message-of.ts'
 import { keyOf } from '../util/object-key.ts'
 import type { PortHolder } from '../platform/platform.ts'
 import { holdersText } from '../util/port-holders.ts'
-import { formatSpan } from '../../contract/format.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { type Check, type Finding, type Patient, fail, notApplicable, pass, warn } from './doctor.ts'
 
@@ -153,30 +152,19 @@ const relays: Check = {
         text: "Look at that Secret; LLMKube's controller makes it.",
         shell: shellCommand(ofSecret),
       })
-    const from = await lastHost(agent)
-    if (admitted > 0) return pass(`${asked(admitted)}${from}.`)
+    if (admitted > 0) return pass(`${asked(admitted)}.`)
     if (refused > 0)
-      return warn(`${asked(refused)}${from}, never with the token of the Secret llmkube-metal-relay.`, {
+      return warn(`${asked(refused)}, never with the token of the Secret llmkube-metal-relay.`, {
         text: 'Check whether the Secret that relays have is the one of their namespace.',
         shell: shellCommand(ofSecret),
       })
     const { name = '' } = ownerOf(first) ?? {}
     const selector = `inference.llmkube.dev/metal-relay=${name}`
-    return warn(`No relay has connected to port ${agent.ingress.port} yet${from}.`, {
+    return warn(`No relay has connected to port ${agent.ingress.port} yet.`, {
       text: "Check whether LLMKube's controller runs a relay, and what keeps it from reaching this machine.",
       shell: shellCommand(['kubectl', '-n', namespace, 'get', 'deployments,pods', '-l', selector]),
     })
   },
-}
-
-/** Half a sentence: who came last from another host. */
-async function lastHost({ withVisitors }: NonNullable<Patient['agent']>): Promise<string> {
-  const { figures, now } = await withVisitors()
-  const seen = Object.values(figures).flatMap(({ reachedFrom }) => (reachedFrom ? [reachedFrom] : []))
-  const last = seen.toSorted((one, other) => Date.parse(other.at) - Date.parse(one.at))[0]
-  return last === undefined
-    ? ''
-    : `; the last connection was from ${last.address}, ${formatSpan(Date.parse(now) - Date.parse(last.at))} ago`
 }
 
 export const relayChecks: readonly Check[] = [ingress, relays]

@@ -1,11 +1,10 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { deadAfterMs } from '../publishing/claim.ts'
-import { localCluster, localClusterText } from '../publishing/local-cluster.ts'
 import { annotations, heartbeatOf, holderOf } from '../publishing/objects.ts'
 import { errorCode } from '../util/error-code.ts'
 import { holdersText } from '../util/port-holders.ts'
-import { addressAndPort, isIpv6 } from '../../contract/addresses.ts'
+import { addressAndPort } from '../../contract/addresses.ts'
 import { formatSpan } from '../../contract/format.ts'
 import type { ServiceView } from '../../contract/service.ts'
 import { holdersOf, toldOfRelays } from './relay-checks.ts'
@@ -194,43 +193,5 @@ const agreement: Check = {
   },
 }
 
-const visitors: Check = {
-  id: 'reached',
-  asks: 'Has another host reached a model here?',
-  page: 'troubleshooting.md#pods-cannot-reach-the-mac',
-  answer: async (examination) => {
-    const { agent: running } = examination.patient
-    const { services = [], figures = {}, now = '' } = (await running?.withVisitors()) ?? {}
-    const published = services.filter(isPublished)
-    if (published.length === 0) return unserved(examination)
-    if (toldOfRelays(examination.patient).isAlone) return forRelaysAlone
-    const seen = published.flatMap((service) => {
-      const from = figures[service.uid]?.reachedFrom
-      if (!from) return []
-      return [`${nameOf(service)} from ${from.address} ${formatSpan(Date.parse(now) - Date.parse(from.at))} ago`]
-    })
-    if (seen.length > 0) return pass(`Reached: ${seen.join(', ')}.`)
-    if (published.every(({ address }) => address !== undefined && isIpv6(address)))
-      return notApplicable('Clients over IPv6 are not seen: the system reports only those over IPv4.')
-    const [first] = published
-    const context = await examination.context().catch(() => undefined)
-    const local = context && localCluster(context.stated, examination.patient.platform)
-    if (local?.comesFromHere ?? isHere(running?.snapshot.cluster.server ?? '')) {
-      const where = local ? localClusterText(local) : 'The cluster runs on this machine'
-      return notApplicable(
-        `${where}: requests of its Pods may come from this machine's own address, which proves nothing.`,
-      )
-    }
-    return warn('Models are published, but no client from another host has been seen yet.', {
-      text: 'Perhaps nobody has asked. A test Pod shows how far a request gets.',
-      ...(first && { shell: `metal-agent doctor --from-cluster ${nameOf(first)}` }),
-    })
-  },
-}
-
-/** Whether the API server is at loopback, as that of a cluster in a virtual machine of this host is. */
-const isHere = (server: string): boolean =>
-  /^(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|.*\.docker\.internal)$/.test(URL.parse(server)?.hostname ?? '')
-
 export const agentChecks: readonly Check[] = [agent, ports]
-export const servingChecks: readonly Check[] = [hostAddress, listeners, visitors, heartbeat, agreement]
+export const servingChecks: readonly Check[] = [hostAddress, listeners, heartbeat, agreement]

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Firewall, KernelPressure, Peer } from './platform.ts'
+import type { Firewall, KernelPressure } from './platform.ts'
 import type { PowerSupply } from './power-supply.ts'
 import { parseJson } from '../util/files.ts'
 
@@ -85,14 +85,6 @@ export function parsePositiveInteger(text: string): number | undefined {
 export const countEstablished = (text: string, port: number): number =>
   [...text.matchAll(/^tcp\S* +\d+ +\d+ +\S+\.(\d+) +\S+ +ESTABLISHED\b/gm)].filter(([, own]) => Number(own) === port)
     .length
-
-/** From `netstat -anp tcp`: the other ends of connections over IPv4 that are established, or were until this host closed them. */
-export const parsePeers = (text: string): Peer[] =>
-  [
-    ...text.matchAll(
-      /^tcp\S* +\d+ +\d+ +\S+\.(\d+) +(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)\.\d+ +(?:ESTABLISHED|TIME_WAIT)\b/gm,
-    ),
-  ].map(([, port, address = '']) => ({ port: Number(port), address }))
 
 /** system_profiler names support under one of these keys, depending on the release of macOS. */
 const metalKeys = ['spdisplays_mtlgpufamilysupport', 'spdisplays_metalfamily', 'spdisplays_metal']

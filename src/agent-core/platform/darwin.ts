@@ -11,7 +11,6 @@ import {
   parseFirewallState,
   parseFootprints,
   parseLowPowerMode,
-  parsePeers,
   parsePositiveInteger,
   parsePressureLevel,
   parseSleepMinutes,
@@ -31,7 +30,6 @@ import { attemptAt, deniedSentence, isDenied, unreachableAddress } from './local
 import type { AwakeProgram, PowerSupply } from './power-supply.ts'
 import {
   hostInterfaces,
-  peersOf,
   pidsByGroup,
   PlatformError,
   type BigApplication,
@@ -259,12 +257,6 @@ export class DarwinPlatform implements Platform {
     const { exitCode, stdout } = await this.#run(darwinCommands.netstat, ['-anp', 'tcp'])
     if (exitCode !== 0) throw new PlatformError(`netstat ended with code ${exitCode}.`)
     return countEstablished(stdout, port)
-  }
-
-  async connectedPeers(ports: ReadonlySet<number>): Promise<ReadonlyMap<number, readonly string[]>> {
-    const { exitCode, stdout } = await this.#run(darwinCommands.netstat, ['-anp', 'tcp'])
-    if (exitCode !== 0) throw new PlatformError(`netstat ended with code ${exitCode}.`)
-    return peersOf(parsePeers(stdout), ports)
   }
 
   async performanceCores(): Promise<number | undefined> {

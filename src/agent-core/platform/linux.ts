@@ -5,7 +5,6 @@ import { biggestApplications, type ProcessMemory } from './applications.ts'
 import { cgroupFolders, cgroupMemory, cgroupPressureFile, type CgroupFolder } from './cgroup.ts'
 import {
   hostInterfaces,
-  peersOf,
   pidsByGroup,
   PlatformError,
   type BigApplication,
@@ -26,7 +25,6 @@ import {
   parseCommandLine,
   parseListeningUsers,
   parseMeminfo,
-  parsePeers,
   parsePressure,
   parseProportionalBytes,
   parseResidentBytes,
@@ -185,10 +183,6 @@ export class LinuxPlatform implements Platform {
 
   async establishedConnections(port: number): Promise<number> {
     return (await tcpTables()).reduce((sum, table) => sum + countEstablished(table, port), 0)
-  }
-
-  async connectedPeers(ports: ReadonlySet<number>): Promise<ReadonlyMap<number, readonly string[]>> {
-    return peersOf((await tcpTables()).flatMap(parsePeers), ports)
   }
 
   performanceCores(): Promise<number | undefined> {

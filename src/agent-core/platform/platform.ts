@@ -130,8 +130,6 @@ export interface Platform {
   isListenerOwn(port: number, host: string): Promise<boolean | undefined>
   /** TCP connections to this port of this host that are open at both ends, from any address and of any process. */
   establishedConnections(port: number): Promise<number>
-  /** The addresses that have a connection to each of these ports of this host, or had one that this host closed a moment ago; IPv4. */
-  connectedPeers(ports: ReadonlySet<number>): Promise<ReadonlyMap<number, readonly string[]>>
   /** Undefined where cores do not come in two kinds, or the system does not say. */
   performanceCores(): Promise<number | undefined>
   metal(): Promise<Metal>
@@ -158,21 +156,6 @@ export function pidsByGroup(
 ): ReadonlyMap<number, readonly number[]> {
   const groups = Map.groupBy(processes, ({ groupId }) => groupId)
   return new Map([...groups].map(([groupId, members]) => [groupId, members.map(({ pid }) => pid)]))
-}
-
-/** The other end of a connection to a port of this host. */
-export interface Peer {
-  readonly port: number
-  /** IPv4. */
-  readonly address: string
-}
-
-export function peersOf(peers: readonly Peer[], ports: ReadonlySet<number>): ReadonlyMap<number, readonly string[]> {
-  const meant = Map.groupBy(
-    peers.filter(({ port }) => ports.has(port)),
-    ({ port }) => port,
-  )
-  return new Map([...meant].map(([port, ofPort]) => [port, [...new Set(ofPort.map(({ address }) => address))]]))
 }
 
 /** In the order of the operating system. */

@@ -1,5 +1,4 @@
 import ipaddr from 'ipaddr.js'
-import type { Peer } from './platform.ts'
 
 /** From /proc/PID/stat. */
 export interface ProcStat {
@@ -79,7 +78,6 @@ export const parseVariable = (environ: string, name: string): string | undefined
 
 const listenState = '0A'
 const establishedState = '01'
-const timeWaitState = '06'
 
 /** Inodes of the sockets that listen on `port`, from /proc/net/tcp or tcp6; `host`: only of those that get what is sent there. */
 export const parseListeningInodes = (text: string, port: number, host = '0.0.0.0'): string[] =>
@@ -108,24 +106,6 @@ const hexOf = (bytes: readonly number[]): string =>
 
 /** How many connections to `port` are established, from /proc/net/tcp or tcp6: the ends that have it as their own. */
 export const countEstablished = (text: string, port: number): number => socketsOn(text, port, establishedState).length
-
-/** From /proc/net/tcp or tcp6: the other ends of connections over IPv4 that are established, or were until this host closed them. */
-export const parsePeers = (text: string): Peer[] =>
-  text
-    .split('\n')
-    .slice(1)
-    .map((line) => line.trim().split(/\s+/))
-    .filter((fields) => fields[3] === establishedState || fields[3] === timeWaitState)
-    .flatMap(([, local = '', remote = '']) => {
-      const address = ipv4In(remote.split(':', 1)[0] ?? '')
-      return address === undefined ? [] : [{ port: Number.parseInt(local.slice(local.indexOf(':') + 1), 16), address }]
-    })
-
-/** Undefined for an address of IPv6 that stands for none of IPv4. */
-function ipv4In(hex: string): string | undefined {
-  const plain = /^(?:0{16}FFFF0000)?([\dA-F]{8})$/.exec(hex)?.[1]
-  return plain && Buffer.from(plain, 'hex').toReversed().join('.')
-}
 
 /** The fields of each socket with this local port in this state. */
 function socketsOn(text: string, port: number, state: string): string[][] {

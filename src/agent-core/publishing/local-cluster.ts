@@ -9,8 +9,6 @@ export interface LocalCluster {
   readonly name: string
   /** What its nodes are inside of, where it is something else: "Docker". */
   readonly inside?: string
-  /** What its nodes send reaches this machine from an address of this machine, since a program of this machine sends it on. */
-  readonly comesFromHere: boolean
   /** Interfaces of this machine that lead to its nodes, where others may be there for other virtual machines. */
   readonly bridge?: RegExp
 }
@@ -25,7 +23,7 @@ type Kind = LocalCluster & {
 
 /** Docker on Linux is a bridge of this machine; on a Mac it is in a virtual machine whose packets a program sends on. */
 const inDocker = (system: Platform['name']) => ({
-  ...{ inside: 'Docker', comesFromHere: system === 'darwin' },
+  inside: 'Docker',
   ...(system === 'linux' && { bridge: /^br-[0-9a-f]/ }),
 })
 
@@ -36,15 +34,15 @@ const kindsOn = (system: Platform['name']): readonly Kind[] => [
   {
     ...{ name: 'minikube', names: /^minikube$/, hosts: /\.minikube\.internal$/, folder: '.minikube' },
     // By its driver: Docker, KVM (virbr), vfkit or QEMU with socket_vmnet (bridge).
-    ...{ comesFromHere: false, bridge: /^(br-[0-9a-f]|virbr|bridge)/ },
+    bridge: /^(br-[0-9a-f]|virbr|bridge)/,
   },
   {
-    ...{ name: 'Docker Desktop', names: /^docker-(for-)?desktop$/, hosts: /\.docker\.internal$/, comesFromHere: true },
+    ...{ name: 'Docker Desktop', names: /^docker-(for-)?desktop$/, hosts: /\.docker\.internal$/ },
   },
-  { name: 'OrbStack', names: /^orbstack$/, hosts: /\.orb\.local$/, comesFromHere: true },
-  { name: 'Rancher Desktop', names: /^rancher-desktop$/, hosts: /\.rancher-desktop\.internal$/, comesFromHere: true },
-  { name: 'Colima', names: /^colima(-|$)/, folder: '.colima', comesFromHere: true },
-  { name: 'Lima', names: /^lima(-|$)/, hosts: /\.lima\.internal$/, folder: '.lima', comesFromHere: true },
+  { name: 'OrbStack', names: /^orbstack$/, hosts: /\.orb\.local$/ },
+  { name: 'Rancher Desktop', names: /^rancher-desktop$/, hosts: /\.rancher-desktop\.internal$/ },
+  { name: 'Colima', names: /^colima(-|$)/, folder: '.colima' },
+  { name: 'Lima', names: /^lima(-|$)/, hosts: /\.lima\.internal$/, folder: '.lima' },
 ]
 
 /**
@@ -74,18 +72,16 @@ export function localCluster(
       names.test(cluster) ||
       (folder !== undefined && files.some((file) => file.split('/').includes(folder))),
   )
-  // What macOS has at loopback a program of its own passes on, in both directions.
-  const isPassedOn = isAtLoopback && platform.name === 'darwin'
-  if (found) return { ...plain(found), comesFromHere: found.comesFromHere || isPassedOn }
-  return isOnBridge ? { name: 'a virtual machine', comesFromHere: false } : undefined
+  if (found) return plain(found)
+  return isOnBridge ? { name: 'a virtual machine' } : undefined
 }
 
 /** Such as "The cluster runs in kind (Docker) on this machine". */
 export const localClusterText = ({ name, inside }: LocalCluster): string =>
   `The cluster runs in ${name}${inside === undefined ? '' : ` (${inside})`} on this machine`
 
-const plain = ({ name, inside, comesFromHere, bridge }: Kind): LocalCluster => ({
-  ...{ name, comesFromHere },
+const plain = ({ name, inside, bridge }: Kind): LocalCluster => ({
+  name,
   ...(inside !== undefined && { inside }),
   ...(bridge && { bridge }),
 })

@@ -1,7 +1,7 @@
 import { type ReactNode, useState } from 'react'
 import { addressAndPort } from '../../contract/addresses.ts'
 import { localUrl } from '../../contract/ask.ts'
-import type { CrashView, RuntimeFigures, ServiceFigures, ServiceMemory, ServiceView } from '../../contract/service.ts'
+import type { CrashView, RuntimeFigures, ServiceMemory, ServiceView } from '../../contract/service.ts'
 import { Banner, Card, Facts, Folded } from '../components/blocks.tsx'
 import { Command, CommandText, CopyButton } from '../components/buttons.tsx'
 import { ChoiceRow } from '../components/fields.tsx'
@@ -104,7 +104,6 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
   const { uid, name, url, port, address } = service
   const proxy = useSnapshot(({ host }) => host.clientProxy)
   const clients = useSnapshot(({ figures }) => figures[uid]?.gateway)
-  const reachedFrom = useSnapshot(({ figures }) => figures[uid]?.reachedFrom)
   if (url === undefined && port === undefined) return null
   const server = localUrl(service, undefined)
   const local = localUrl(service, proxy)
@@ -121,10 +120,6 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
           [addressWords.here, local === undefined ? addressWords.notRunning : <CopyUrl key="here" url={local} />],
           server !== undefined && server !== local && [addressWords.server, <CopyUrl key="server" url={server} />],
           local !== undefined && proxy !== undefined && [addressWords.clients, addressWords.from(clients)],
-          url !== undefined && [
-            addressWords.reached,
-            reachedFrom ? <Reached key="reached" from={reachedFrom} /> : addressWords.nobodyYet,
-          ],
         ]}
       />
       {url !== undefined && (
@@ -134,10 +129,6 @@ export function ServiceAddresses({ service }: { readonly service: ServiceView })
     </Card>
   )
 }
-
-const Reached = ({ from: { at, address } }: { readonly from: NonNullable<ServiceFigures['reachedFrom']> }) => (
-  <Age since={at} words={(age) => addressWords.reachedFrom(address, age)} />
-)
 
 /** What is pasted to use the model from one of the programs that people use most. */
 function UseFrom({ of }: { readonly of: ClientOf }) {

@@ -100,9 +100,6 @@ export const addressWords = {
   here: 'On this Mac',
   server: 'The server itself',
   clients: 'Asking now',
-  reached: 'From another host',
-  nobodyYet: 'not seen yet',
-  reachedFrom: (address: string, age: string) => `${address}, ${age} ago`,
   /** `2 requests from this Mac · 1 request from 10.0.0.7, to the published address` */
   from: (clients: ServiceFigures['gateway'] = []): string =>
     clients.length === 0

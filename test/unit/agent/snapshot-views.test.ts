@@ -30,7 +30,7 @@ test('a share of the memory is told where it is more than what was measured', ()
   const figures = (measured?: number, held?: number) => {
     const of = (bytes?: number) => new Map(bytes === undefined ? [] : [['ns/a.b', bytes]])
     const memory = { held: () => of(held), view: { footprints: of(measured) } }
-    const others = { figures: { view: nothing }, energy: { shareWatts: nothing }, visitors: { of: nothing } }
+    const others = { figures: { view: nothing }, energy: { shareWatts: nothing } }
     return figuresOf([report], { memory, ...others, gateway: undefined } as unknown as Parameters<typeof figuresOf>[1])
   }
   expect([figures(5, 7), figures(8, 7), figures()]).toEqual([

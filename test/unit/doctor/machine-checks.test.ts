@@ -123,7 +123,6 @@ const agentWith = (
   snapshot = stated.snapshot ?? sampleSnapshot(),
 ): NonNullable<Patient['agent']> => ({
   ...{ snapshot, slices: [], serverNow: 0, leaseNotice: undefined, ingress: closedIngress },
-  withVisitors: () => Promise.resolve(snapshot),
   ...stated,
 })
 

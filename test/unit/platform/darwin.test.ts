@@ -206,13 +206,6 @@ test('connections to a port on macOS are counted at their own end, whatever thei
   expect([await platform.establishedConnections(52_011), await platform.establishedConnections(1)]).toEqual([3, 0])
 })
 
-test('who comes to a port on macOS is told by address, also a moment after it was closed here', async () => {
-  const platform = mac({ '/usr/sbin/netstat -anp tcp': afterSources('netstat.txt') })
-  expect(await platform.connectedPeers(new Set([52_011, 1]))).toEqual(
-    new Map([[52_011, ['192.168.1.31', '127.0.0.1']]]),
-  )
-})
-
 describe('what an agent takes over on macOS', () => {
   const psOwn = '/bin/ps -xww -o pid=,pgid=,stat=,rss=,time=,lstart=,command='
   const lsofPlaces = `/usr/sbin/lsof -nPa -u ${process.getuid?.()} -d cwd,1 -Ffn`

@@ -3,7 +3,6 @@ import {
   countEstablished,
   isGone,
   parseListeningInodes,
-  parsePeers,
   parseStat,
 } from '../../../src/agent-core/platform/proc-files.ts'
 import { ProcFootprints } from '../../../src/agent-core/platform/proc-footprints.ts'
@@ -31,25 +30,6 @@ describe('proc files', () => {
       '',
     ].join('\n')
     expect([parseListeningInodes(table, 8080), countEstablished(table, 8080)]).toEqual([['1001', '1004'], 1])
-  })
-
-  test('the other ends of connections are told by the port here, also of those that were just closed, and none of IPv6 alone', () => {
-    const line = (local: string, remote: string, state: string) =>
-      `   0: ${local} ${remote} ${state} 00000000:00000000 00:00000000 00000000     0        0 1002 1 0 20 4 30 10 -1`
-    const mapped = '0000000000000000FFFF00000701A8C0'
-    const table = [
-      '  sl  local_address rem_address   st',
-      line('1401A8C0:1F90', '07012A0A:C350', '01'),
-      line('1401A8C0:1F91', '0801A8C0:C351', '06'),
-      line(`${mapped}:1F92`, `${mapped}:C352`, '01'),
-      line('1401A8C0:1F93', '0901A8C0:C353', '08'),
-      line('B80D0120000000000000000001000000:1F94', 'B80D0120000000000000000002000000:C354', '01'),
-    ].join('\n')
-    expect(parsePeers(table)).toEqual([
-      { port: 8080, address: '10.42.1.7' },
-      { port: 8081, address: '192.168.1.8' },
-      { port: 8082, address: '192.168.1.7' },
-    ])
   })
 
   test('of those that listen, only who gets what is sent to an address counts, where one is named', () => {
