@@ -7,7 +7,7 @@ import type { AddressAndPort } from '../util/address-and-port.ts'
 import { type BoundedServerOptions, listenWithin, refuse } from '../util/bounded-server.ts'
 import { messageOf } from '../util/message-of.ts'
 
-export interface MetricsListenerOptions extends Pick<BoundedServerOptions, 'holders' | 'limits'> {
+export interface MetricsListenerOptions extends Pick<BoundedServerOptions, 'holders'> {
   /** Any of this machine, which others may reach. */
   readonly address: AddressAndPort
   readonly tokenFile: string
@@ -28,13 +28,12 @@ interface MetricsListener {
 
 /** `/metrics` and nothing else, for a Prometheus elsewhere that has the token, which is made where there is none. Never throws. */
 export async function startMetricsListener(options: MetricsListenerOptions): Promise<MetricsListener> {
-  const { address, tokenFile, log, holders, limits } = options
+  const { address, tokenFile, log, holders } = options
   await makeToken(tokenFile)
   const reported = { problem: await tokenProblem(tokenFile) }
   const result = await listenWithin({
     ...address,
     holders,
-    limits,
     handle: (request, response) => answer(options, reported, request, response),
     onError: (error) => log.error('metrics request failed', { error }),
   })

@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { PortHolder } from '../platform/platform.ts'
 import { holdersText } from './port-holders.ts'
 
@@ -10,6 +11,7 @@ interface ServerLimits {
   readonly answerMs: number | undefined
   readonly idleMs: number
   readonly headerBytes: number
+  /** Where there are more, one without a request makes room: who only holds connections keeps nobody out. */
   readonly connections: number
   /** How long a closing server lets answers finish. */
   readonly closeMs: number
@@ -62,7 +64,7 @@ export async function listenWithin(options: BoundedServerOptions): Promise<Bound
     },
     (request, response) => void answer(options, limits, request, response),
   )
-  server.maxConnections = limits.connections
+  boundConnections(server, limits.connections)
   const failure = await listen(server, options)
   if (failure !== undefined) return { ok: false, code: failure.code, message: await failureText(failure, options) }
   server.on('error', options.onError)
@@ -70,6 +72,27 @@ export async function listenWithin(options: BoundedServerOptions): Promise<Bound
   const port = typeof address === 'object' && address !== null ? address.port : options.port
   const close = () => closeGracefully(server, limits.closeMs)
   return { ok: true, server: { port, close, [Symbol.asyncDispose]: close } }
+}
+
+function boundConnections(server: Server, most: number): void {
+  const connections = new Set<Socket>()
+  /** Without a request, those that are quiet for longest first. */
+  const waiting = new Set<Socket>()
+  server.on('connection', (socket) => {
+    connections.add(socket)
+    waiting.add(socket)
+    socket.once('close', () => {
+      connections.delete(socket)
+      waiting.delete(socket)
+    })
+    if (connections.size > most) waiting.values().next().value?.destroy()
+  })
+  server.on('request', ({ socket }, response) => {
+    waiting.delete(socket)
+    response.once('close', () => {
+      if (!socket.destroyed) waiting.add(socket)
+    })
+  })
 }
 
 /** Refuses with a sentence, and closes the connection. */

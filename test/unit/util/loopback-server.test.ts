@@ -85,17 +85,24 @@ test('without another wish a connection may be idle for a minute', async () => {
   expect(headers.get('keep-alive')).toBe('timeout=60')
 })
 
-test('no more connections than the limit are held', async () => {
-  const { port } = await listen({ limits: { connections: 2 } })
-  const held = [connect(port, '127.0.0.1'), connect(port, '127.0.0.1')]
-  await Promise.all(held.map((socket) => once(socket, 'connect')))
-  await eventually(
-    async () => (await exchange(port, 'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')) === '',
-  )
-  for (const socket of held) socket.destroy()
-  await eventually(async () =>
-    (await exchange(port, 'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')).includes('hello'),
-  )
+test('no more connections than the limit are held, and those that ask nothing keep nobody out', async () => {
+  const slow = Promise.withResolvers<undefined>()
+  const { port } = await listen({
+    limits: { connections: 2 },
+    handle: async ({ url }, response) => {
+      if (url === '/slow') await slow.promise
+      response.end('hello')
+    },
+  })
+  const ask = (path: string) => exchange(port, `GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`)
+  const held = Array.from({ length: 3 }, () => read(connect(port, '127.0.0.1')))
+  expect(await Promise.race(held)).toBe('')
+  expect(await ask('/')).toContain('hello')
+  const answered = [ask('/slow'), ask('/slow')]
+  await Promise.all(held)
+  expect(await ask('/')).toBe('')
+  slow.resolve(undefined)
+  for (const answer of answered) expect(await answer).toContain('hello')
 })
 
 test('a request without a host is refused, of whatever version', async () => {
