@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { GatewayRoute } from '../contract/gateway.ts'
 import { Door, hostOf, isOfPage, type Asked } from './door.ts'
-import { bodyTooLarge, HeldPieces, maxBodyBytes } from './held-pieces.ts'
+import { HeldPieces } from './held-pieces.ts'
 import { JsonBody } from './json-body.ts'
-import { connectionsToEngines, forward, nextPiece } from './forward.ts'
-import { enginePath, isAllowed, isStatusAlone, modelInPath, serviceAsModelIn, targetOf } from './paths.ts'
+import { forward, nextPiece } from './forward.ts'
+import { isAllowed, modelInPath, serviceAsModelIn, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
 import { forbiddenPath, isServing, notServing, RouteTable, serviceOf, whyNot } from './routing.ts'
 
@@ -14,7 +14,6 @@ import { forbiddenPath, isServing, notServing, RouteTable, serviceOf, whyNot } f
  */
 export class ClientDoor extends Door {
   protected readonly name = 'clientProxy'
-  readonly #engines = connectionsToEngines()
   #table = new RouteTable([])
   /** Names in `Host` that a person allowed besides this machine's own, at any port. */
   hosts: readonly string[] = []
@@ -26,7 +25,7 @@ export class ClientDoor extends Door {
   protected async serve(request: IncomingMessage, response: ServerResponse, asked: Asked): Promise<void> {
     requireOwnHost(request, this.hosts)
     requireNoForeignPage(request)
-    this.requireRoom()
+    this.requireRoom(request)
     const { method = '', url = '' } = request
     const table = this.#table
     const own = method === 'GET' ? ownAnswer(table, url, request.headers.accept) : undefined
@@ -37,7 +36,6 @@ export class ClientDoor extends Door {
     const target = targetOf(url)
     if (!target) throw forbiddenPath(url)
     const direction = table.directionOf(target)
-    if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge
     using read = new HeldPieces()
     const route = direction.kind === 'service' ? direction.route : table.routeOf(await modelOf(request, read))
     const exchange = this.begin(asked, route)
@@ -45,11 +43,9 @@ export class ClientDoor extends Door {
     const title = table.idOf(route)
     if (route.port === undefined) throw notServing(route, title)
     const { host, port, runtime, names, engineKey } = route
-    const path = enginePath(runtime, direction.target)
     const engine = { host, port, title, runtime, model: names[0], engineKey }
-    const statusAlone = isStatusAlone(runtime, direction.target)
-    const of = { service: serviceOf(route), inFlight: this.inFlight }
-    await forward({ ...of, request, response, read, engine, path, statusAlone, connections: this.#engines, exchange })
+    const of = { service: serviceOf(route), inFlight: this.inFlight, exchange }
+    await forward({ ...of, request, response, read, engine, target: direction.target })
   }
 }
 

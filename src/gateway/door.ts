@@ -13,6 +13,7 @@ import {
 } from '../contract/gateway.ts'
 import { Figures, type Exchange } from './figures.ts'
 import { InFlight } from './forward.ts'
+import { bodyTooLarge, maxBodyBytes } from './held-pieces.ts'
 import { hasBody, refuse, Refusal } from './refusal.ts'
 
 const headersMs = 10_000
@@ -107,8 +108,9 @@ export abstract class Door {
   }
 
   /** `serve` calls it before any costly work. Throws Refusal. */
-  protected requireRoom(): void {
+  protected requireRoom({ headers }: IncomingMessage): void {
     if (this.#inFlight > maxInFlight) throw tooMany
+    if (Number(headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge
   }
 
   /** Takes a connection, unless too many have come that ask nothing. */

@@ -13,6 +13,7 @@ import type { Exchange } from './figures.ts'
 import { bodyTooLarge, HeldPieces, maxBodyBytes } from './held-pieces.ts'
 import { JsonBody } from './json-body.ts'
 import { keyHeaders } from './keys.ts'
+import { enginePath, isStatusAlone, type Target } from './paths.ts'
 import { closeIfUnread, hasBody, Refusal } from './refusal.ts'
 
 /** A small one, as most are, is read as a whole: a stream of its own would take longer than all the rest of forwarding it. */
@@ -24,9 +25,6 @@ const connectMs = 10_000
 /** llama-server gives up an idle connection after five seconds: one is taken again only well before that. */
 const idleMs = 3_000
 
-/** Connections to engines, kept alive. An answer may take as long as it likes, as its headers may. */
-export const connectionsToEngines = (): Agent => new Agent({ keepAlive: true, timeout: idleMs })
-
 interface Flight {
   /** What the engine calls the model. */
   readonly model: string | undefined
@@ -35,6 +33,8 @@ interface Flight {
 
 /** Requests in flight by service. Those that a daemon's model answers end with no process, so that they are cut here. */
 export class InFlight {
+  /** To engines, kept alive. An answer may take as long as it likes, as its headers may. */
+  readonly connections = new Agent({ keepAlive: true, timeout: idleMs })
   readonly #byService = new Map<string, Set<Flight>>()
 
   /** Until it is disposed of. */
@@ -76,13 +76,9 @@ export interface Forwarded {
   }
   /** Headers that are not for the engine. */
   readonly hidden?: readonly string[]
-  /** Escaped, with the query. */
-  readonly path: string
-  /** The client is told the status of the answer and nothing else. */
-  readonly statusAlone: boolean
+  readonly target: Target
   /** An engine that has no figures (404) is answered for with none, so that nobody takes the service for down. */
   readonly isScrape?: boolean
-  readonly connections: Agent
   readonly exchange: Exchange
 }
 
@@ -98,12 +94,13 @@ export async function forward(forwarded: Forwarded): Promise<void> {
 }
 
 async function send(forwarded: Forwarded, flight: Flight): Promise<void> {
-  const { request, response, engine, path, connections } = forwarded
+  const { request, response, engine, target, inFlight } = forwarded
   const { headers, body } = await messageFor(forwarded)
   if (response.destroyed) return
   const asked = requestTo({
-    ...{ agent: connections, host: engine.host ?? '127.0.0.1', port: engine.port, path },
-    ...{ method: request.method, headers, maxHeaderSize: maxEngineHeaderBytes },
+    ...{ agent: inFlight.connections, host: engine.host ?? '127.0.0.1', port: engine.port },
+    ...{ method: request.method, path: enginePath(engine.runtime, target) },
+    ...{ headers, maxHeaderSize: maxEngineHeaderBytes },
   })
   limitConnecting(asked)
   const { promise, resolve, reject } = Promise.withResolvers<undefined>()
@@ -143,7 +140,7 @@ async function send(forwarded: Forwarded, flight: Flight): Promise<void> {
 /** The answer of an engine, to the client. Throws where its head cannot be sent. */
 function passOn(
   answer: IncomingMessage,
-  { request, response, exchange, statusAlone, isScrape }: Forwarded,
+  { request, response, exchange, engine, target, isScrape }: Forwarded,
   done: () => void,
 ): void {
   if (isScrape === true && answer.statusCode === 404) {
@@ -151,12 +148,12 @@ function passOn(
     answer.resume().once('end', done)
     return
   }
-  if (statusAlone) {
+  if (isStatusAlone(engine.runtime, target)) {
     response.writeHead(answer.statusCode ?? 502, closeIfUnread(request)).end()
     answer.resume().once('end', done)
     return
   }
-  response.writeHead(answer.statusCode ?? 502, { ...answerHeaders(answer.headers), ...closeIfUnread(request) })
+  response.writeHead(answer.statusCode ?? 502, { ...passedOn(answer.headers), ...closeIfUnread(request) })
   answer.on('data', (piece: Buffer) => {
     exchange.streams()
     if (response.write(piece)) return
@@ -218,10 +215,11 @@ async function messageFor(forwarded: Forwarded) {
 async function wholeBody({ request, response, ...forwarded }: Forwarded, json: JsonBody): Promise<Buffer> {
   using read = forwarded.read ?? new HeldPieces()
   for (let piece = await nextPiece(request); piece; piece = await nextPiece(request)) read.add(piece)
-  const whole = Buffer.concat(read.take().map((piece) => json.push(piece)))
+  const whole: Buffer[] = []
+  for (let piece = read.next(); piece; piece = read.next()) whole.push(json.push(piece))
   // A part of a body is not judged: its client has left.
   if (!response.destroyed) json.end()
-  return whole
+  return Buffer.concat(whole)
 }
 
 /** What has come of a body since it was asked for last, or comes next; undefined at its end, and when the client leaves. */
@@ -290,22 +288,18 @@ const hopByHop = new Set([
 const isOfTheWay = (name: string): boolean =>
   name === 'host' || name === 'forwarded' || name === 'expect' || name.startsWith('x-forwarded-')
 
-/** Some engines have a key of their own, or may get one: what a client sends for a key is not for them. */
-const mayAskForKey = (runtime: string): boolean => runtime === 'omlx'
-
 function requestHeaders(
   headers: IncomingHttpHeaders,
   hidden: readonly string[],
   { runtime, engineKey }: Forwarded['engine'],
 ): OutgoingHttpHeaders {
-  const own = mayAskForKey(runtime) ? keyHeaders : []
+  // It has a key of its own, or may get one: what a client sends for a key is not for it.
+  const own = runtime === 'omlx' ? keyHeaders : []
   const kept = passedOn(headers, (name) => !isOfTheWay(name) && !hidden.includes(name) && !own.includes(name))
   return engineKey === undefined ? kept : { ...kept, authorization: `Bearer ${engineKey}` }
 }
 
-const answerHeaders = (headers: IncomingHttpHeaders): OutgoingHttpHeaders => passedOn(headers, () => true)
-
-function passedOn(headers: IncomingHttpHeaders, isPassed: (name: string) => boolean): OutgoingHttpHeaders {
+function passedOn(headers: IncomingHttpHeaders, isPassed = (_name: string) => true): OutgoingHttpHeaders {
   const named = new Set(
     (headers.connection ?? '')
       .toLowerCase()

@@ -11,36 +11,46 @@ export const bodyTooLarge = new Refusal(
 /** What all requests of this process may hold of bodies that cannot go on yet. */
 const maxHeldBytes = maxBodyBytes
 let heldBytes = 0
+const holders = new Set<HeldPieces>()
 
-/** What has come of one body and cannot go on yet, since it is not known where to. */
+/**
+ * What has come of one body and cannot go on yet, since it is not known where to. Where all hold too much, the one that holds most gives it up:
+ * who sends much, and then slowly, keeps nobody out.
+ */
 export class HeldPieces implements Disposable {
   #pieces: Buffer[] = []
   #bytes = 0
+  #gaveUp = false
 
   /** Throws Refusal where too much is held. */
   add(piece: Buffer): void {
+    if (this.#gaveUp) throw tooMuchHeld
     if (this.#bytes + piece.length > maxBodyBytes) throw bodyTooLarge
-    if (heldBytes + piece.length > maxHeldBytes) throw tooMuchHeld
+    holders.add(this)
     this.#changeBy(piece.length)
     this.#pieces.push(piece)
+    if (heldBytes > maxHeldBytes)
+      [...holders].reduce((one, other) => (other.#bytes > one.#bytes ? other : one)).#giveUp()
+    if (this.#gaveUp) throw tooMuchHeld
   }
 
-  /** The oldest of them, which is held no longer. */
+  /** The oldest of them, which is held no longer. Throws Refusal where it was given up. */
   next(): Buffer | undefined {
+    if (this.#gaveUp) throw tooMuchHeld
     const piece = this.#pieces.shift()
     this.#changeBy(-(piece?.length ?? 0))
     return piece
   }
 
-  take(): Buffer[] {
-    const pieces = this.#pieces
-    this[Symbol.dispose]()
-    return pieces
-  }
-
   [Symbol.dispose](): void {
     this.#changeBy(-this.#bytes)
     this.#pieces = []
+    holders.delete(this)
+  }
+
+  #giveUp(): void {
+    this[Symbol.dispose]()
+    this.#gaveUp = true
   }
 
   #changeBy(bytes: number): void {

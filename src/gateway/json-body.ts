@@ -345,11 +345,7 @@ function unescaped(text: string): string {
 }
 
 const notJson = new Refusal('4xx', 400, 'body_not_json', 'The body must be one JSON object.')
-const tooDeep = new Refusal('4xx', 400, 'body_too_deep', `The body nests more than ${deepest} levels deep.`)
-const tooMany = new Refusal('4xx', 400, 'body_too_deep', `The body has more than ${mostValues} values.`)
-const longKey = new Refusal(
-  '4xx',
-  400,
-  'body_too_deep',
-  `The body has a field whose name is longer than ${longestKeyBytes} bytes.`,
-)
+const tooMuch = (what: string): Refusal => new Refusal('4xx', 400, 'body_too_deep', `The body ${what}.`)
+const tooDeep = tooMuch(`nests more than ${deepest} levels deep`)
+const tooMany = tooMuch(`has more than ${mostValues} values`)
+const longKey = tooMuch(`has a field whose name is longer than ${longestKeyBytes} bytes`)

@@ -15,22 +15,17 @@ export function askedKey(
   before: AskedKey | undefined,
   now: number,
 ): AskedKey {
-  return { key, lastKey: lastKeyOf({ key, earlierKey }, before, now) }
-}
-
-function lastKeyOf(
-  { key, earlierKey }: { readonly key: string; readonly earlierKey: EarlierKey | undefined },
-  before: AskedKey | undefined,
-  now: number,
-): EarlierKey | undefined {
   // A key that was taken away counts no longer, nor does the one before it.
-  if (!isDigest(key)) return undefined
+  if (!isDigest(key)) return { key, lastKey: undefined }
   if (before && isDigest(before.key)) {
-    return before.key === key ? before.lastKey : { sha256: before.key, until: now + earlierKeyMs }
+    return { key, lastKey: before.key === key ? before.lastKey : { sha256: before.key, until: now + earlierKeyMs } }
   }
-  if (!earlierKey) return undefined
+  if (!earlierKey) return { key, lastKey: undefined }
   // However the clock was set since, it is valid for no longer than after a change.
-  return { sha256: earlierKey.sha256, until: now + Math.min(earlierKey.until - Date.now(), earlierKeyMs) }
+  return {
+    key,
+    lastKey: { sha256: earlierKey.sha256, until: now + Math.min(earlierKey.until - Date.now(), earlierKeyMs) },
+  }
 }
 
 /** For another process, by the clock that it has too. */

@@ -3,11 +3,10 @@ import type { Socket } from 'node:net'
 import type { GatewayRoute, PublishedAccess, ServiceKey } from '../contract/gateway.ts'
 import { Door, hostOf, isOfPage, type Asked } from './door.ts'
 import type { Figures } from './figures.ts'
-import { connectionsToEngines, forward } from './forward.ts'
-import { bodyTooLarge, maxBodyBytes } from './held-pieces.ts'
+import { forward } from './forward.ts'
 import { askedKey, earlierKeyOf, isDigest, keyHeaders, requireKey, type AskedKey } from './keys.ts'
 import type { Listener } from './listeners.ts'
-import { enginePath, isAllowed, isStatusAlone, targetOf } from './paths.ts'
+import { isAllowed, targetOf } from './paths.ts'
 import { Refusal } from './refusal.ts'
 import { forbiddenPath, serviceOf } from './routing.ts'
 import { addressAndPort, inUrl } from '../contract/addresses.ts'
@@ -40,7 +39,6 @@ interface Entrance {
  */
 export class PublishedDoor extends Door {
   protected readonly name = 'published'
-  readonly #engines = connectionsToEngines()
   readonly #now: () => number
   #services: ReadonlyMap<string, Service> = new Map()
   #entrances: ReadonlyMap<string, Entrance> = new Map()
@@ -103,23 +101,14 @@ export class PublishedDoor extends Door {
     if (entrance.model !== undefined && route.cut?.includes(entrance.model) === true) throw nothingHere
     requireOwnHost(request, entrance, access)
     if (isOfPage(request) || request.headers['sec-fetch-site'] !== undefined) throw noPages
-    this.requireRoom()
+    this.requireRoom(request)
     requireKey(request, entrance.service.asked, this.#now())
     const { method = '', url = '' } = request
     const target = targetOf(url)
     const exchange = this.begin(asked, route)
     if (!target || !isAllowed(entrance.runtime, method, target.path)) throw forbiddenPath(`${method} ${url}`)
-    if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge
     await forward({
-      ...{
-        request,
-        response,
-        path: enginePath(entrance.runtime, target),
-        statusAlone: isStatusAlone(entrance.runtime, target),
-        connections: this.#engines,
-        exchange,
-      },
-      ...{ service: serviceOf(route), inFlight: this.inFlight },
+      ...{ request, response, exchange, target, service: serviceOf(route), inFlight: this.inFlight },
       hidden: access.key === 'none' ? [] : keyHeaders,
       engine: {
         ...{ port: entrance.at ?? entrance.port, title: route.name, runtime: entrance.runtime },

@@ -4,11 +4,10 @@ import type { SecureContext } from 'node:tls'
 import { ingressHost, type GatewayRoute, type RelayIngressTold, type RelayToken } from '../contract/gateway.ts'
 import { Door, type Asked } from './door.ts'
 import type { Figures } from './figures.ts'
-import { answerNoFigures, connectionsToEngines, forward } from './forward.ts'
-import { bodyTooLarge, maxBodyBytes } from './held-pieces.ts'
+import { answerNoFigures, forward } from './forward.ts'
 import { askedKey, earlierKeyOf, isShown, keyHeaders, requireKey, type AskedKey } from './keys.ts'
 import type { Listener } from './listeners.ts'
-import { enginePath, isAllowed, isKnownRuntime, isStatusAlone, targetOf } from './paths.ts'
+import { isAllowed, isKnownRuntime, targetOf } from './paths.ts'
 import { refuse, Refusal } from './refusal.ts'
 import { forbiddenPath, notServing, serviceOf } from './routing.ts'
 
@@ -37,7 +36,6 @@ export class RelayDoor extends Door {
   /** Their requests are shown as those of others from the network are. */
   protected readonly name = 'published'
   readonly #options: RelayDoorOptions
-  readonly #engines = connectionsToEngines()
   #told: Omit<RelayIngressTold, 'tokens'> | undefined
   #context: SecureContext | undefined
   /** Those that relays reach, by namespace/name. */
@@ -132,7 +130,7 @@ export class RelayDoor extends Door {
     const key = this.#options.keyOf(service)
     const { port, host, runtime, names, engineKey } = route
     if (!isServing || port === undefined || !key) throw notServing(route)
-    this.requireRoom()
+    this.requireRoom(request)
     requireKey(request, key, this.#now())
     const isScrape = method === 'GET' && target?.path === '/metrics'
     if (isScrape && isKnownRuntime(runtime) && !isAllowed(runtime, method, '/metrics')) {
@@ -141,10 +139,8 @@ export class RelayDoor extends Door {
     }
     const exchange = this.begin(asked, route)
     if (!target || !isAllowed(runtime, method, target.path)) throw forbiddenPath(`${method} ${url}`)
-    if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw bodyTooLarge
     await forward({
-      ...{ request, response, exchange, service, inFlight: this.inFlight, connections: this.#engines },
-      ...{ path: enginePath(runtime, target), statusAlone: isStatusAlone(runtime, target), isScrape },
+      ...{ request, response, exchange, target, service, inFlight: this.inFlight, isScrape },
       hidden: [...relayHeaders, ...(key.key === 'none' ? [] : keyHeaders)],
       engine: { host, port, title: route.name, runtime, model: names[0], engineKey },
     })

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { rulesOf } from '../../../src/gateway/body-rules.ts'
+import { HeldPieces, maxBodyBytes } from '../../../src/gateway/held-pieces.ts'
 import { JsonBody } from '../../../src/gateway/json-body.ts'
 import { Refusal } from '../../../src/gateway/refusal.ts'
 import { growsNoFaster, growth } from '../../support/processor-time.ts'
@@ -220,3 +221,14 @@ test.each(['llama-server', 'mlx-lm'])(
     expect(await growth(100_000, lookedOver)).toBeLessThan(growsNoFaster)
   },
 )
+
+test('of bodies that cannot go on yet, the one that holds most makes room for all others', () => {
+  using large = new HeldPieces()
+  large.add(Buffer.alloc(maxBodyBytes - 1))
+  using small = new HeldPieces()
+  small.add(Buffer.alloc(1_000))
+  expect(() => large.next()).toThrow(Refusal)
+  using next = new HeldPieces()
+  next.add(Buffer.alloc(maxBodyBytes - 1_000))
+  expect([small.next()?.length, next.next()?.length]).toEqual([1_000, maxBodyBytes - 1_000])
+})
