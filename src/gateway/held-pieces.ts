@@ -8,8 +8,7 @@ export const bodyTooLarge = new Refusal(
   `A request may have at most ${maxBodyBytes / 1_024 / 1_024} MiB: send smaller images or less text.`,
 )
 
-/** What all requests of this process may hold of bodies that cannot go on yet. */
-const maxHeldBytes = maxBodyBytes
+/** What all requests of this process hold of bodies that cannot go on yet: no more than one body may have. */
 let heldBytes = 0
 const holders = new Set<HeldPieces>()
 
@@ -29,7 +28,7 @@ export class HeldPieces implements Disposable {
     holders.add(this)
     this.#changeBy(piece.length)
     this.#pieces.push(piece)
-    if (heldBytes > maxHeldBytes)
+    if (heldBytes > maxBodyBytes)
       [...holders].reduce((one, other) => (other.#bytes > one.#bytes ? other : one)).#giveUp()
     if (this.#gaveUp) throw tooMuchHeld
   }

@@ -60,7 +60,8 @@ const none: number[] = []
 /**
  * A JSON body that comes in pieces and goes on as an engine may have it, by the rules for its runtime: fields that are taken out become spaces,
  * and what the engine calls its model stands first, so that the length is known before the body has come. Nothing but the key under way is
- * held back. It is read as strictly as the strictest engine does, so that none reads it in another way. A piece may be changed in place.
+ * held back. Texts, lists and objects are read as strictly as by the strictest engine, so that none reads them in another way. A piece may be
+ * changed in place.
  */
 export class JsonBody {
   /** The first `model` in the outermost object; undefined until it is read. */
@@ -97,13 +98,11 @@ export class JsonBody {
 
   /** Returns what goes on. Throws Refusal. */
   push(piece: Buffer): Buffer {
-    let at = this.#held.length
-    this.#bytes = at > 0 ? Buffer.concat([this.#held, piece]) : piece
-    while (at < this.#bytes.length) at = this.#isInText ? this.#inText(at) : this.#between(at)
-    if (this.#cutDepth > 0) {
-      this.#bytes.fill(space, this.#cutFrom)
-      this.#cutFrom = 0
-    }
+    this.#bytes = this.#held.length > 0 ? Buffer.concat([this.#held, piece]) : piece
+    for (let at = this.#held.length; at < this.#bytes.length;)
+      at = this.#isInText ? this.#inText(at) : this.#between(at)
+    if (this.#cutDepth > 0) this.#bytes.fill(space, this.#cutFrom)
+    this.#cutFrom = 0
     return this.#withoutHeld()
   }
 
