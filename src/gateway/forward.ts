@@ -299,7 +299,7 @@ function requestHeaders(
   return engineKey === undefined ? kept : { ...kept, authorization: `Bearer ${engineKey}` }
 }
 
-function passedOn(headers: IncomingHttpHeaders, isPassed = (_name: string) => true): OutgoingHttpHeaders {
+function passedOn(headers: IncomingHttpHeaders, isPassed: (name: string) => boolean = () => true): OutgoingHttpHeaders {
   const named = new Set(
     (headers.connection ?? '')
       .toLowerCase()

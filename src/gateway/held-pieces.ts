@@ -28,9 +28,10 @@ export class HeldPieces implements Disposable {
     holders.add(this)
     this.#changeBy(piece.length)
     this.#pieces.push(piece)
-    if (heldBytes > maxBodyBytes)
-      [...holders].reduce((one, other) => (other.#bytes > one.#bytes ? other : one)).#giveUp()
-    if (this.#gaveUp) throw tooMuchHeld
+    if (heldBytes <= maxBodyBytes) return
+    const most = [...holders].reduce((one, other) => (other.#bytes > one.#bytes ? other : one))
+    most.#giveUp()
+    if (most === this) throw tooMuchHeld
   }
 
   /** The oldest of them, which is held no longer. Throws Refusal where it was given up. */

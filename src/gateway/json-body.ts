@@ -49,13 +49,11 @@ type Expected = 'object' | 'value' | 'valueOrEnd' | 'key' | 'keyOrEnd' | 'colon'
 /** A value that is a text, and is under way. */
 interface Text {
   is: 'model' | Judgement | undefined
-  /** Its first bytes, as they were sent; none where nobody looks at it. */
+  /** Its first bytes, as they were sent. */
   bytes: number[]
   keptBytes: number
   isBase64: boolean
 }
-
-const none: number[] = []
 
 /**
  * A JSON body that comes in pieces and goes on as an engine may have it, by the rules for its runtime: fields that are taken out become spaces,
@@ -73,7 +71,7 @@ export class JsonBody {
   readonly #levels: Level[] = []
   #expected: Expected = 'object'
   #isInText = false
-  readonly #text: Text = { is: undefined, bytes: none, keptBytes: 0, isBase64: true }
+  readonly #text: Text = { is: undefined, bytes: [], keptBytes: 0, isBase64: true }
   /** Of an escape under way: 0 = none, 1 = its letter is next, 2 to 5 = digits of it are. */
   #escape = 0
   #escaped = ''
@@ -222,7 +220,7 @@ export class JsonBody {
     const text = this.#text
     text.is = is
     text.keptBytes = keptBytes
-    text.bytes = keptBytes > 0 ? [] : none
+    text.bytes = []
     text.isBase64 = true
   }
 

@@ -88,9 +88,13 @@ export class FakeApp {
       case 'appState':
         return this.state
       default:
-        this.state = { ...this.state, ...this.#changes(verb, content) }
+        this.#change(this.#changes(verb, content))
         return undefined
     }
+  }
+
+  #change(changes: Partial<AppState>): void {
+    this.state = { ...this.state, ...changes }
   }
 
   #updated(action: UpdateAction): UpdateState {

@@ -7,7 +7,6 @@ import {
   type LoopbackServer,
   type LoopbackServerOptions,
 } from '../../../src/agent-core/util/loopback-server.ts'
-import { eventually } from '../../support/eventually.ts'
 
 const open: AsyncDisposable[] = []
 const errors: unknown[] = []
