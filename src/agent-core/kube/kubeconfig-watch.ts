@@ -1,7 +1,7 @@
 import { type Stats, unwatchFile, watchFile } from 'node:fs'
 
 /** How late a change may be noticed. To look costs next to nothing, and a watch of the system would end with a file that is replaced. */
-const lookEveryMs = 2_000
+const lookEveryMs = 1_000
 
 /** Tells when a kubeconfig was written in place or replaced by a rename, also behind a link, when it is gone and when it is back. */
 export class KubeconfigWatch implements Disposable {

@@ -59,7 +59,7 @@ export function dialectFrom(help: string): Dialect {
     ],
     // A script before it may answer anything, which says nothing of what the server knows.
     flags: flags.has('--model') ? flags : undefined,
-    ...(!flags.has('--model') && /^\s+serve\b/m.test(help) && { problem: ofCommands }),
+    ...(!flags.has('--model') && /^[\t ]{1,20}serve\b/m.test(help) && { problem: ofCommands }),
   }
 }
 
