@@ -17,8 +17,8 @@ export function proxyFor(env: Environment, url: URL, { allProxy = false } = {}):
   const proxy = variable(env, name)
   if (proxy === undefined || isExempt(url, variable(env, 'no_proxy') ?? '')) return undefined
   const address = URL.parse(/^[a-z][a-z0-9+.-]*:\/\//i.test(proxy) ? proxy : `http://${proxy}`)
-  if (address !== null && /^(?:https?|socks(?:4a?|5h?)?):$/.test(address.protocol)) return address
-  throw new Error(`${name.toUpperCase()} is not the address of a proxy: write it as http://host:port.`)
+  if (address !== null && /^(?:https?|socks(?:4a?|5h?)?):(?!.*%(?![\da-f]{2}))/i.test(address.href)) return address
+  throw new Error(`${name.toUpperCase()} is no address of a proxy: write http://host:port, % as %25 and # as %23.`)
 }
 
 /** Empty counts as not there. */

@@ -3,9 +3,11 @@ import { mkdir, realpath, writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { clusterChecks } from '../../../src/agent-core/doctor/cluster-checks.ts'
 import { machineChecks } from '../../../src/agent-core/doctor/machine-checks.ts'
 import { relayChecks } from '../../../src/agent-core/doctor/relay-checks.ts'
 import { agentChecks } from '../../../src/agent-core/doctor/serving-checks.ts'
+import type { PinnedContext } from '../../../src/agent-core/kube/pinned-context.ts'
 import { parseEndpointSlice } from '../../../src/agent-core/kube/resources.ts'
 import { annotations, claimText } from '../../../src/agent-core/publishing/objects.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
@@ -29,6 +31,16 @@ test('Metal: a Mac without it fails, a Linux need not have it', async () => {
   expect((await one('metal', { platform: mac({ metal: metal(true) }) })).verdict).toBe('pass')
   expect((await one('metal', { platform: mac({ metal: metal(false) }) })).verdict).toBe('fail')
   expect((await one('metal', { platform: on({ name: 'linux', metal: metal(false) }) })).verdict).toBe('notApplicable')
+})
+
+test('the certificate of the kubeconfig: a warning fourteen days before its end, and a failure from then on', async () => {
+  const lasting = async (days: number) => {
+    const [validFromDate, validToDate] = [0, days].map((one) => new Date(Date.now() + one * 24 * 3_600_000 - 60_000))
+    const clientCertificate = () => Promise.resolve({ validFromDate, validToDate })
+    const context = () => Promise.resolve({ clientCertificate } as unknown as PinnedContext)
+    return (await foundBy(clusterChecks, patientOf({ context })))['client-certificate']?.verdict
+  }
+  expect([await lasting(15), await lasting(14), await lasting(0)]).toEqual(['pass', 'warn', 'fail'])
 })
 
 test('the model store: a folder that a restart empties fails, one that a cloud service syncs too, and Documents may be', async () => {

@@ -78,7 +78,7 @@ describe('the proxy itself', () => {
 
   test('is refused with the name of the variable and without its password', () => {
     expect(() => proxyFor({ HTTPS_PROXY: 'ftp://me:secret@x' }, new URL('https://a.test'))).toThrow(
-      'HTTPS_PROXY is not the address of a proxy: write it as http://host:port.',
+      'HTTPS_PROXY is no address of a proxy: write http://host:port, % as %25 and # as %23.',
     )
   })
 })

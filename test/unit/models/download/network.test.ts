@@ -78,7 +78,10 @@ describe('through a proxy', () => {
   })
 
   test.each([
-    ['ftp://me:secret@x', 'HTTPS_PROXY is not the address of a proxy: write it as http://host:port.'],
+    ...['ftp://me:secret@x', 'http://me:a6%6q@x', 'http://me:a#b@x'].map((address) => [
+      address,
+      'HTTPS_PROXY is no address of a proxy: write http://host:port, % as %25 and # as %23.',
+    ]),
     [
       'socks5h://me:secret@x:1080',
       'The proxy socks5h://x:1080 speaks SOCKS, but models are fetched through HTTP proxies only: give one in HTTPS_PROXY and HTTP_PROXY as http://host:port, or none.',
