@@ -9,7 +9,7 @@ import { causesOf, errorCode, ownFailure } from '../util/error-code.ts'
 import { proxyFor } from '../util/proxy.ts'
 import { isSecretName } from '../util/redact.ts'
 
-/** Codes of OpenSSL that concern the certificate of the other side, as Node tells them. */
+/** Codes of OpenSSL that concern the certificate of the other side, as Node.js 24 tells them (OpenSSL 3.5). */
 export const certificateCodes =
   /^(?:CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|ERR_TLS_CERT|HOSTNAME_MISMATCH|INVALID_CA|PATH_LENGTH)/
 

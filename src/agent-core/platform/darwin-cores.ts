@@ -7,7 +7,7 @@ export interface CoreLevel {
   readonly cores: number | undefined
 }
 
-/** Three are known; a number beyond is no number of levels. */
+/** Three are known, by the names below, as programs that read them on chips up to M5 have them (2026-11); many more are no levels. */
 const mostLevels = 8
 
 const knownLevels: readonly string[] = ['Super', 'Performance', 'Standard', 'Efficiency']

@@ -86,7 +86,7 @@ export const countEstablished = (text: string, port: number): number =>
   [...text.matchAll(/^tcp\S* +\d+ +\d+ +\S+\.(\d+) +\S+ +ESTABLISHED\b/gm)].filter(([, own]) => Number(own) === port)
     .length
 
-/** system_profiler names support under one of these keys, depending on the release of macOS. */
+/** system_profiler names support under one of these keys, depending on the release of macOS, as public programs read them (2026-11). */
 const metalKeys = ['spdisplays_mtlgpufamilysupport', 'spdisplays_metalfamily', 'spdisplays_metal']
 
 const displaysReport = z.object({ SPDisplaysDataType: z.array(z.record(z.string(), z.unknown())) })

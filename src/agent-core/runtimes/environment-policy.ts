@@ -8,7 +8,7 @@ const harmless: ReadonlySet<string> = new Set([
   'OMP_NUM_THREADS',
 ])
 
-/** What makes a server, or a program that it starts, run code from elsewhere. */
+/** What makes a server, or a program that it starts, run code from elsewhere, as loaders, shells and languages of 2026-11 document it. */
 const codePatterns: readonly RegExp[] = [
   /^(LD|DYLD|VK|OCL_ICD)_/,
   /^GGML_.*(BACKEND|PATH)/,

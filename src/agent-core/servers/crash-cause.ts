@@ -27,7 +27,7 @@ export interface RuntimeAdvice {
 }
 
 export interface KnownCause {
-  /** In the program's own words. */
+  /** In the program's own words: of mlx-server 0.1.0, vllm-swift 0.6.2, TensorFold 0.6.6, and as beside the others. */
   readonly says: RegExp
   /** One sentence: the probable cause, and what to do. */
   readonly advice: (remedies: Remedies) => string

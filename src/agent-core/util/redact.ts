@@ -30,7 +30,7 @@ const flagAndSecret = new RegExp(`(--?(?:${secretFlags})(?:=|\\s+))(?:"[^"]*"|'[
 /** The word after it in a command line is a secret. */
 export const isSecretFlag = (word: string): boolean => secretFlag.test(word)
 
-/** Credentials inside a sentence or an address: tokens, `user:password@`, signed query parameters, private keys. Linear in the text's length. */
+/** Credentials inside a sentence or an address: tokens, `user:password@`, signed query parameters, private keys, as their makers write them (2026-11). Linear in the length. */
 export function redactText(text: string): string {
   const withoutTokens = text
     .replace(/\b(Bearer|Basic)\s+[\w.~+/=-]{8,}/gi, `$1 ${redacted}`)
