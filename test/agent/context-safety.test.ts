@@ -193,7 +193,10 @@ test('credentials that are rotated count within a second, before a server has re
   expect(lab.requests.count({ user: 'after' })).toBe(0)
   await writeFile(kubeconfig, kubeconfigOf({ lab }, { lab: 'token-after' }))
   await eventually(async () => {
+    // The next one would break off a list that is under way.
+    const before = lab.requests.count({ verb: 'list' })
     await run(agent, { name: 'resync' })
+    await eventually(() => lab.requests.count({ verb: 'list' }) > before, soon)
     return lab.requests.count({ user: 'after' }) > 0
   }, soon)
 })
