@@ -28,12 +28,12 @@ export class ClientDoor extends Door {
     this.requireRoom(request)
     const { method = '', url = '' } = request
     const table = this.#table
-    const own = method === 'GET' ? ownAnswer(table, url, request.headers.accept) : undefined
+    const target = targetOf(url)
+    const own = method === 'GET' ? ownAnswer(table, url, target?.path, request.headers.accept) : undefined
     if (own) {
       response.writeHead(200, own.headers).end(own.body)
       return
     }
-    const target = targetOf(url)
     if (!target) throw forbiddenPath(url)
     const direction = table.directionOf(target)
     using read = new HeldPieces()
@@ -53,12 +53,12 @@ export class ClientDoor extends Door {
 function ownAnswer(
   table: RouteTable,
   url: string,
+  path = '',
   accept = '',
 ): { headers: Record<string, string>; body: string } | undefined {
   const modelOf = (route: GatewayRoute) => ({
     ...{ id: table.idOf(route), object: 'model', created: startedAt, owned_by: 'metalbar' },
   })
-  const path = targetOf(url)?.path ?? ''
   if (path === '/v1/models') return json({ object: 'list', data: table.serving.map(modelOf) })
   const id = serviceAsModelIn(url) ?? modelInPath(path)
   if (id !== undefined) {

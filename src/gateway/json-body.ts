@@ -240,14 +240,10 @@ export class JsonBody {
   }
 
   /** What matters of the text that begins. */
-  #looksAt({ isObject, place, field }: Level): void {
-    if (place === 'root' && isObject && field === 'model') {
-      this.#keeps('model', longestModelBytes)
-      return
-    }
+  #looksAt({ place, field }: Level): void {
     const is = this.#rules && judgementOf(place, field)
-    if (is === undefined || (is === 'toolType' && !this.#rules?.toolTypes)) this.#keeps(undefined, 0)
-    else this.#keeps(is, judgedBytes)
+    if (place === 'root' && field === 'model') this.#keeps('model', longestModelBytes)
+    else this.#keeps(is, is ? judgedBytes : 0)
   }
 
   /** Returns where to go on. */

@@ -34,8 +34,7 @@ export class Routes {
   readonly #options: RoutesOptions
   /** Each route beside what it was made of: cleaning a thousand sentences again for each change would hold up requests. */
   #waiting = new Map<string, { readonly known: KnownService; readonly route: GatewayRoute }>()
-
-  /** When each service that loads began to, and how long each took that was seen to. */
+  /** When the load of each service that loads began, and how long the last load took of each that was seen to load. */
   readonly #loadingSince = new Map<string, number>()
   readonly #loadedInMs = new Map<string, number>()
 
@@ -69,6 +68,7 @@ export class Routes {
     }
     const waiting = [...known.values()].filter(({ key }) => !serving.has(key)).map((service) => this.#wait(service))
     this.#waiting = new Map(waiting.map((one) => [one.known.key, one]))
+    for (const key of this.#loadedInMs.keys()) if (!serving.has(key) && !known.has(key)) this.#loadedInMs.delete(key)
     const createdAt = (route: GatewayRoute): string => known.get(refKey(route))?.createdAt ?? ''
     const routes = [...serving.values(), ...waiting.map(({ route }) => route)].slice(0, maxRoutes)
     return routes.toSorted((one, other) => compare(createdAt(one), createdAt(other)))
@@ -183,7 +183,7 @@ export function changesSince(
 const isSame = (before: GatewayRoute | undefined, after: GatewayRoute): boolean =>
   before === after || isDeepStrictEqual(before, after)
 
-/** Of a server that has not loaded while anybody looked: soon enough for a small model. */
+/** The load time that a client is told before one was measured for its service: about that of a small model. */
 const unmeasuredMs = 5_000
 
 const isLoading = ({ kind }: ServerState): boolean => kind === 'starting' || kind === 'loading'

@@ -131,9 +131,10 @@ export class Fetcher {
   async isIntact(path: string): Promise<boolean> {
     const { store, log } = this.#options
     const stored = (await store.list()).find((one) => one.path === path && one.manifest.origin !== 'adopted')
-    for (const file of stored?.manifest.files ?? []) {
-      const at = pathBelow(stored?.folder ?? '', file.path)
-      if (!stored || file.sha256 === undefined || (await this.#hashes.of(at)) === file.sha256) continue
+    if (!stored) return true
+    for (const { path: name, sha256 } of stored.manifest.files) {
+      const at = pathBelow(stored.folder, name)
+      if (sha256 === undefined || (await this.#hashes.of(at)) === sha256) continue
       log.error('a file of a model is not what was stored, so the model is deleted and fetched again', { path: at })
       await store.remove(stored)
       return false

@@ -52,12 +52,10 @@ export interface InventoryOptions {
   readonly now: () => number
 }
 
-/** A partial download that nobody continued for so long is not coming back: a week outlasts a weekend. */
-const partialKeepMs = 7 * 24 * 3_600_000
-
 const dayMs = 24 * 3_600_000
-
-/** Whoever deletes a Model and makes it anew does so within a month. */
+/** A partial download that nobody continued for so long is not coming back: a week outlasts a weekend. */
+const partialKeepMs = 7 * dayMs
+/** A model that a namespace fetched stays for so long without a service: a Model that is deleted and created again finds it. */
 const unusedKeepMs = 30 * dayMs
 
 /** Something that the store holds, and how it is deleted. */
@@ -180,7 +178,7 @@ export class Inventory {
     return services?.length !== 0
   }
 
-  /** Deletes partial downloads that were not continued in time, what {@link limit} does, and models that nobody uses any more. Throws ModelError. */
+  /** Deletes old partial downloads, those beyond the limit (see {@link limit}), and fetched models that no service uses. Throws ModelError. */
   async sweep(): Promise<void> {
     const { log } = this.#options
     const gone = await deleted((await this.#partials()).filter(isPrunable))
