@@ -143,7 +143,7 @@ export class ApiKeys implements AsyncDisposable {
     const found = await this.#find(key, secret)
     const before = this.#states.get(key)
     if (this.#wanted.get(key) !== secret) return
-    // While nobody can tell, it is as it was found last.
+    // While the cluster cannot be asked, the state that was found last stays.
     if (found.kind === 'unknown' && (before ?? found).kind !== 'unknown') return
     this.#states.set(key, found)
     if (found.kind === 'known') this.#keys.set(key, followedBy(this.#keys.get(key), found.sha256, this.#now()))

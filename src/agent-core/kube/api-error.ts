@@ -60,7 +60,7 @@ const passingCodes: readonly number[] = [401, 408, 409, 429]
 export const isDecision = (error: unknown): error is ApiError =>
   isApiError(error) && Math.floor((error.code ?? 0) / 100) === 4 && !isApiError(error, ...passingCodes)
 
-/** Advice to whoever starts Node, which nobody does here by hand. */
+/** Node.js adds this advice to some TLS errors; a person cannot follow it, since the agent's launcher starts Node.js. */
 const hintOfNode = /; if the root CA is installed locally, try running Node\.js with --use-system-ca$/
 
 /** The innermost cause says what happened ("connect ECONNREFUSED …"); fetch's own message only says "fetch failed". */

@@ -176,7 +176,7 @@ function proxyOf({ server, 'proxy-url': stated }: Cluster, env: CredentialPlugin
   }
 }
 
-/** Who asks, and as whom. */
+/** The headers that log in, and those of the user and groups that are impersonated. */
 function headersOf(user: User, token: string | undefined): Record<string, string | string[]> {
   const basic = `Basic ${Buffer.from(`${user.username}:${user.password}`).toString('base64')}`
   const authorization = token ? `Bearer ${token}` : user.username === '' ? undefined : basic

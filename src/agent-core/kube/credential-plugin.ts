@@ -126,7 +126,7 @@ function documentOf(printed: string): unknown {
 /** The name under which a cluster's extensions hold what its plugin may need. */
 const extensionOfPlugin = 'client.authentication.k8s.io/exec'
 
-/** What kubectl tells a plugin in KUBERNETES_EXEC_INFO; nobody is at its input. */
+/** The value of KUBERNETES_EXEC_INFO, as kubectl gives it to a plugin that cannot ask a person. */
 async function execInfo({ apiVersion, provideClusterInfo }: ExecConfig, cluster: Cluster): Promise<object> {
   const ca = await authorityOf(cluster)
   const stated = {

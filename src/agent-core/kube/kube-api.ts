@@ -137,8 +137,8 @@ export interface Preconditions {
 }
 
 /**
- * The handful of requests the agent makes, as raw JSON with client-node's authentication: its typed calls turn timestamps
- * into dates, drop the nulls of a merge patch, and so disagree with what a watch delivers. Every method throws {@link ApiError}.
+ * The handful of requests the agent makes, as raw JSON: typed clients turn timestamps into dates and drop the nulls of a
+ * merge patch, and so disagree with what a watch delivers. Every method throws {@link ApiError}.
  */
 export class KubeApi {
   readonly context: PinnedContext

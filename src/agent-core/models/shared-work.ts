@@ -27,7 +27,7 @@ interface Job<Result, News, About> {
 
 /**
  * Work that several callers share: the first of a key begins it, all hear of its news and get its result or its error, and it is
- * aborted when the last of them leaves. Who comes then waits for its end, and begins anew.
+ * aborted when the last of them leaves. A caller that comes while it is being aborted waits for its end and begins it again.
  */
 export class SharedWork<Result, News, About> {
   readonly #jobs = new Map<string, Job<Result, News, About>>()
